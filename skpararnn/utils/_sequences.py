@@ -1,0 +1,357 @@
+"""Sequences: how X is read, checked once and kept.
+
+Everything behind this door works on flat values with offsets, so ragged data are
+never padded as a whole, and padding always is on the right of a batch.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+COLUMNS_ORDERS = ("oldest_first", "newest_first")
+COLUMNS_LAYOUTS = ("by_step", "by_channel")
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """Checked sequences, one after another in one array.
+
+    Parameters
+    ----------
+    values : ndarray of shape (sum of lengths, n_features)
+        All real steps of all sequences, finite.
+    offsets : ndarray of shape (n_samples + 1,)
+        Sequence ``i`` is ``values[offsets[i]:offsets[i + 1]]``.
+    starts : ndarray of shape (n_samples,)
+        Padded steps before the first real one, as the input had them.
+    container : {"2d", "3d", "list", "object"}
+        What the input was; "object" is a 1-D object array of arrays.
+    n_timesteps : int or None
+        Length of the input's time axis, padding included; None for lists.
+    """
+
+    values: np.ndarray
+    offsets: np.ndarray
+    starts: np.ndarray
+    container: str
+    n_timesteps: int | None = None
+
+    def __len__(self):
+        return len(self.offsets) - 1
+
+    def __getitem__(self, i):
+        return self.values[self.offsets[i] : self.offsets[i + 1]]
+
+    @property
+    def lengths(self):
+        """Real steps of every sequence, ndarray of shape (n_samples,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def n_features(self):
+        """Number of features of a step."""
+        return self.values.shape[1]
+
+    def take(self, rows):
+        """The sequences with these row numbers, as flat as before."""
+        lengths = self.lengths[rows]
+        offsets = _offsets(lengths)
+        steps = np.repeat(self.offsets[rows] - offsets[:-1], lengths)
+        values = self.values[steps + np.arange(offsets[-1])]
+        return Sequences(
+            values, offsets, self.starts[rows], self.container, self.n_timesteps
+        )
+
+    def padded(self, rows, n_timesteps=None):
+        """A batch with zeros after the last real step of each row.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+        n_timesteps : int, default=None
+            Length of the time axis; None takes the longest of the rows.
+
+        Returns
+        -------
+        x : ndarray of shape (len(rows), n_timesteps, n_features)
+        lengths : ndarray of shape (len(rows),)
+        """
+        lengths = self.lengths[rows]
+        T = int(lengths.max()) if n_timesteps is None else n_timesteps
+        step = np.arange(T)
+        real = step < lengths[:, None]
+        at = np.where(real, self.offsets[rows][:, None] + step, 0)
+        x = self.values[at]
+        if not real.all():
+            x[~real] = 0
+        return x, lengths
+
+    def unflatten(self, steps):
+        """Give per-step answers the container of the input.
+
+        Parameters
+        ----------
+        steps : ndarray of shape (sum of lengths, ...)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_timesteps, ...) with NaN where the input was
+        padding, or for ragged input a list or object array of arrays.
+        """
+        if self.container in ("2d", "3d"):
+            answer = np.full(
+                (len(self), self.n_timesteps, *steps.shape[1:]), np.nan, steps.dtype
+            )
+            row = np.repeat(np.arange(len(self)), self.lengths)
+            step = np.arange(len(steps)) - np.repeat(self.offsets[:-1], self.lengths)
+            answer[row, step + self.starts[row]] = steps
+            return answer
+        parts = np.split(steps, self.offsets[1:-1])
+        return parts if self.container == "list" else _object_array(parts)
+
+
+def check_sequences(
+    X,
+    *,
+    dtype=np.float32,
+    n_channels=1,
+    columns_order="oldest_first",
+    columns_layout="by_step",
+    estimator=None,
+):
+    """Read X as sequences, refuse what is none, and cast it once.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_timesteps, n_features) or \
+            (n_samples, n_columns), or list or object array of arrays
+        3-D arrays may be padded: steps at either end whose features are all NaN do
+        not exist. Rows of a 2-D array are sequences of ``n_columns / n_channels``
+        steps. Arrays of a list have the shape (n_timesteps_i, n_features) or
+        (n_timesteps_i,).
+    dtype : data-type, default=float32
+        Type of the values returned.
+    n_channels : int, default=1
+        Features of a step of 2-D input.
+    columns_order : {"oldest_first", "newest_first"}, default="oldest_first"
+        Direction of time along the columns of 2-D input.
+    columns_layout : {"by_step", "by_channel"}, default="by_step"
+        Whether the columns of 2-D input hold all features of one step and then
+        those of the next, or all steps of one feature and then those of the next.
+    estimator : estimator or str, default=None
+        Named in error messages.
+
+    Returns
+    -------
+    Sequences
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the sample and step of a NaN, infinity or empty sequence, the two
+        feature counts that differ, or the kind of X that is not understood.
+    """
+    with np.errstate(over="ignore"):  # infinities are found below and named
+        if _is_ragged(X):
+            sequences = _read_list(X, dtype)
+        else:
+            array = _read_array(X, estimator)
+            container = f"{array.ndim}d"
+            if array.ndim == 2:
+                layout = n_channels, columns_order, columns_layout
+                array = _columns_to_steps(array, *layout)
+            sequences = _strip_padding(array, container, dtype)
+    if not np.isfinite(sequences.values).all():
+        raise ValueError(_name_first_bad_value(sequences))
+    return sequences
+
+
+def _offsets(lengths):
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.intp)
+
+
+def _object_array(parts):
+    array = np.empty(len(parts), dtype=object)
+    for i, part in enumerate(parts):  # array[:] = parts would stack equal shapes
+        array[i] = part
+    return array
+
+
+def _is_ragged(X):
+    """A list, tuple, Series or 1-D object array that holds arrays."""
+    if isinstance(X, (list, tuple)):
+        return any(getattr(x, "ndim", 0) >= 1 for x in X)
+    if getattr(X, "ndim", None) == 1 and getattr(X, "dtype", None) == np.dtype("O"):
+        return any(np.ndim(x) >= 1 for x in X if not isinstance(x, (list, dict)))
+    return False
+
+
+def _read_list(X, dtype):
+    container = "list" if isinstance(X, (list, tuple)) else "object"
+    arrays = [_read_one(x, i) for i, x in enumerate(X)]
+    n_features = arrays[0].shape[1]
+    for i, array in enumerate(arrays):
+        if array.shape[1] != n_features:
+            raise ValueError(
+                f"all sequences of X need the same number of features: sample 0 has "
+                f"{n_features} features, sample {i} has {array.shape[1]}."
+            )
+    offsets = _offsets([len(array) for array in arrays])
+    starts = np.zeros(len(arrays), dtype=np.intp)
+    return Sequences(np.concatenate(arrays, dtype=dtype), offsets, starts, container)
+
+
+def _read_one(x, i):
+    """One sequence of a list as a numeric array of shape (n_timesteps, n_features)."""
+    try:
+        array = np.asarray(x)
+        if array.dtype.kind in "OUS":
+            array = array.astype(np.float64)
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"sample {i} of X cannot be read as a numeric array of shape "
+            f"(n_timesteps, n_features): {error}"
+        ) from error
+    _refuse_kinds(array, f"sample {i} of X")
+    if array.ndim and len(array) == 0:
+        raise ValueError(
+            f"sample {i} of X is an empty sequence: its length is 0, at least one time "
+            "step is needed."
+        )
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise ValueError(
+            f"sample {i} of X has {array.ndim} dimensions, shape {array.shape}; a "
+            "sequence is a 1D array (n_timesteps,) or a 2D array "
+            "(n_timesteps, n_features)."
+        )
+    if array.shape[1] == 0:
+        raise ValueError(f"sample {i} of X has 0 features, shape {array.shape}.")
+    return array
+
+
+def _refuse_kinds(array, what):
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {what} has {array.dtype}.")
+    if array.dtype.kind in "mM":
+        raise TypeError(
+            f"{what} holds dates or durations ({array.dtype}); turn them into numbers, "
+            "for example hours since the first step."
+        )
+
+
+def _read_array(X, estimator):
+    """A numeric array with two or three dimensions, finite or not."""
+    from sklearn.utils import check_array
+
+    _refuse_what_is_no_array(X)
+    if not hasattr(X, "dtypes") and not hasattr(X, "tocsr"):
+        X = _as_numpy(X)
+        _refuse_kinds(X, "X")
+    array = check_array(
+        X,
+        allow_nd=np.ndim(X) == 3,
+        ensure_all_finite=False,
+        estimator=estimator,
+        input_name="X",
+    )
+    _refuse_kinds(array, "X")
+    if array.ndim == 3 and 0 in array.shape[1:]:
+        raise ValueError(
+            f"X of shape (n_samples, n_timesteps, n_features) = {array.shape} is "
+            "empty: at least 1 time step and 1 feature are needed."
+        )
+    return array
+
+
+def _refuse_what_is_no_array(X):
+    if X is None:
+        raise ValueError("X is None; expected an array or a list of arrays.")
+    if isinstance(X, (str, bytes, dict, set)):
+        raise TypeError(
+            f"X is a {type(X).__name__}; expected an array of shape (n_samples, "
+            "n_timesteps, n_features) or (n_samples, n_timesteps), or a list of arrays."
+        )
+    if getattr(getattr(X, "index", None), "nlevels", 1) > 1:
+        raise ValueError(
+            "the rows of X have a MultiIndex such as (series, time), so the number of "
+            "sequences differs from the number of rows: make a list of sequences with "
+            "skpararnn.preprocessing.sequences_from_frame first. If each row is a "
+            "sequence of its own, pass X.to_numpy()."
+        )
+
+
+def _as_numpy(X):
+    try:
+        return np.asarray(X)
+    except ValueError as error:
+        raise ValueError(
+            "X is a nested list whose rows differ in length; pass a list of arrays "
+            "instead, one of shape (n_timesteps_i, n_features) for each sequence."
+        ) from error
+
+
+def _columns_to_steps(array, n_channels, order, layout):
+    """(n_samples, n_columns) -> (n_samples, n_timesteps, n_channels)."""
+    n_samples, n_columns = array.shape
+    if n_columns % n_channels:
+        raise ValueError(
+            f"X has {n_columns} columns, which is no multiple of n_channels="
+            f"{n_channels}."
+        )
+    if layout == "by_step":
+        array = array.reshape(n_samples, -1, n_channels)
+    else:
+        array = array.reshape(n_samples, n_channels, -1).transpose(0, 2, 1)
+    return array[:, ::-1] if order == "newest_first" else array
+
+
+def _strip_padding(array, container, dtype):
+    """Keep the real steps of a 3-D array (n_samples, n_timesteps, n_features)."""
+    n_samples, T, n_features = array.shape
+    may_be_padded = container == "3d" and array.dtype.kind == "f"
+    if may_be_padded and np.isnan(array).any():
+        starts, ends = _real_range(array)
+        step = np.arange(T)
+        values = array[(step >= starts[:, None]) & (step < ends[:, None])]
+    else:
+        starts = np.zeros(n_samples, dtype=np.intp)
+        ends = np.full(n_samples, T)
+        values = array.reshape(-1, n_features)
+    values = np.ascontiguousarray(values, dtype=dtype)
+    return Sequences(values, _offsets(ends - starts), starts, container, T)
+
+
+def _real_range(array):
+    """First real step of each sequence and the one after its last."""
+    real = ~np.isnan(array).all(axis=2)
+    has_steps = real.any(axis=1)
+    if not has_steps.all():
+        raise ValueError(
+            f"sample {has_steps.argmin()} of X is an empty sequence: all of its time "
+            "steps are padding (NaN), at least one real step is needed."
+        )
+    return real.argmax(axis=1), real.shape[1] - real[:, ::-1].argmax(axis=1)
+
+
+REMEDIES = {
+    "2d": "2D input takes no missing values: fill them, or pass padded sequences as a "
+    "3D array, X[:, :, None].",
+    "3d": "Only steps at either end whose features are all NaN are padding; fill other "
+    "missing values first.",
+    "list": "Sequences of a list take no missing values: fill them first.",
+    "object": "Sequences of an object array take no missing values: fill them first.",
+}
+
+
+def _name_first_bad_value(sequences):
+    """Say where the first NaN or infinity is, in the coordinates of the input."""
+    at, feature = np.argwhere(~np.isfinite(sequences.values))[0]
+    sample = np.searchsorted(sequences.offsets, at, side="right") - 1
+    step = at - sequences.offsets[sample] + sequences.starts[sample]
+    where = f"sample {sample}, step {step}, feature {feature}"
+    if np.isnan(sequences.values[at, feature]):
+        return f"Input X contains NaN in {where}. {REMEDIES[sequences.container]}"
+    dtype = sequences.values.dtype
+    return f"Input X contains infinity or a value too large for {dtype} in {where}."
