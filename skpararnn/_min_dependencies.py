@@ -14,7 +14,7 @@ MIN_DEPENDENCIES = {
     "scikit-learn": ("1.6.1", None),
     "torch": ("2.6.0", None),
     "skorch": ("1.1.0", None),
-    "pandas": ("2.2.0", None),
+    "pandas": ("2.2.1", None),  # 2.2.0 warns about pyarrow on import
     "tqdm": ("4.66.0", None),
     "matplotlib": ("3.8.0", "plot"),
     "pytest": ("8.0.0", "test"),

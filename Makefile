@@ -1,0 +1,25 @@
+# The words shared by a developer's fingers, CONTRIBUTING.rst and CI.
+# `make lint PYTHON=path/to/python` picks an environment; the default is the active one.
+PYTHON ?= python
+
+.PHONY: install lint test slow bench clean
+
+install: # the package, editable, with all that development needs
+	$(PYTHON) -m pip install -e ".[test,lint,plot]"
+
+lint:
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+
+test: # everything not marked slow
+	$(PYTHON) -m pytest
+
+slow: # the tests marked slow, then the suite on the oldest supported versions
+	$(PYTHON) benchmarks/slow.py
+
+bench: # seconds of one training step, beside torch's own layers
+	$(PYTHON) benchmarks/train_step.py
+
+clean: # what building, testing and linting leave behind; never data or results
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -not -path "./.git/*" -prune -exec rm -rf {} +
