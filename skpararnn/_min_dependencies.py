@@ -18,5 +18,6 @@ MIN_DEPENDENCIES = {
     "tqdm": ("4.66.0", None),
     "matplotlib": ("3.8.0", "plot"),
     "pytest": ("8.0.0", "test"),
+    "setuptools": ("77.0.3", "test"),  # the build backend; a test builds the archives
     "ruff": ("0.17.0", "lint"),
 }

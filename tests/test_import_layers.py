@@ -1,0 +1,144 @@
+"""Imports go downward only: the table of layers, held against the source.
+
+Every import statement is read, those inside functions too: where an import stands
+decides when it is paid for, not which layer may know which.
+"""
+
+import ast
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import skpararnn
+
+ROOT = Path(skpararnn.__file__).parent
+FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*.py"))}
+
+# layer: (other layers it may import, libraries it may import); "" is the package's root
+LAYERS = {
+    "": ({"estimators", "utils"}, set()),
+    "estimators": (
+        {"", "nets", "cells", "ops", "preprocessing", "utils"},
+        {"numpy", "scipy", "pandas", "sklearn", "joblib", "torch"},
+    ),
+    "nets": ({"cells", "ops"}, {"numpy", "torch"}),
+    "cells": ({"ops"}, {"numpy", "torch"}),
+    "ops": (set(), {"numpy", "torch"}),
+    "preprocessing": ({"utils"}, {"numpy", "scipy", "pandas", "sklearn"}),
+    "datasets": ({"utils"}, {"numpy", "scipy", "pandas", "sklearn"}),
+    "utils": ({""}, {"numpy", "scipy", "pandas", "sklearn"}),
+}
+
+# file: libraries that it may import beyond its layer
+ONLY_HERE = {
+    "estimators/_training.py": {"skorch", "tqdm"},
+    "utils/_show_versions.py": {"torch"},  # asks for threads and CUDA devices
+}
+
+# extras and what is missing on some platforms: only inside the function in need
+OPTIONAL = {"matplotlib", "triton", "skops"}
+
+
+class Import(NamedTuple):
+    module: str  # absolute, "skpararnn.ops._rnn"
+    line: int
+    inside_function: bool
+
+
+def imports_of(source, package):
+    """Every import of a source file that lies in the dotted package."""
+    tree = ast.parse(source)
+    within = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        for module in _modules(node, package):
+            yield Import(module, node.lineno, id(node) in within)
+
+
+def _modules(node, package):
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = node.module or ""
+    if node.level:
+        parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+        base = ".".join([*parents, base] if base else parents)
+    # `from skpararnn import ops` imports the layer, `from .ops import rnn` a name of it
+    return [_submodule(base, alias.name) or base for alias in node.names]
+
+
+def _submodule(base, name):
+    path = ROOT.parent.joinpath(*base.split("."), name)
+    return f"{base}.{name}" if path.is_dir() or path.with_suffix(".py").exists() else ""
+
+
+def layer_of(module):
+    """The folder below the package, "" for its own files."""
+    folder = module.split(".")[1:2]
+    return folder[0] if folder and (ROOT / folder[0]).is_dir() else ""
+
+
+def complaints(name, source):
+    """What a file imports against the table, one sentence each."""
+    package = ".".join(["skpararnn", *Path(name).parent.parts])
+    layer = layer_of(package)
+    layers, libraries = LAYERS[layer]
+    libraries = libraries | ONLY_HERE.get(name, set())
+    for module, line, inside_function in imports_of(source, package):
+        library = module.split(".")[0]
+        where = f"{name}:{line}: {layer or 'the root'} imports {module}"
+        if library == "skpararnn":
+            if layer_of(module) not in layers | {layer}:
+                yield f"{where}, a layer it may not know"
+        elif library in OPTIONAL:
+            if not inside_function:
+                yield f"{where} outside a function, but it may not be installed"
+        elif library not in libraries | sys.stdlib_module_names:
+            yield f"{where}, a library it may not know"
+
+
+def test_every_folder_is_a_layer_of_the_table():
+    folders = {layer_of(".".join(["skpararnn", *Path(f).parent.parts])) for f in FILES}
+    assert folders == set(LAYERS)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_file_imports_downward_only(name):
+    assert not list(complaints(name, FILES[name].read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "complaint"),
+    [
+        ("ops/_x.py", "from ..cells import CELLS", "ops imports skpararnn.cells, a la"),
+        ("ops/_x.py", "from .. import nets", "ops imports skpararnn.nets, a layer"),
+        ("ops/_x.py", "import skpararnn.cells", "skpararnn.cells, a layer"),
+        ("nets/_x.py", "def f():\n    import sklearn", "nets imports sklearn, a lib"),
+        ("estimators/_base.py", "import skorch.utils", "skorch.utils, a library"),
+        ("datasets/_x.py", "from torch import nn", "datasets imports torch, a lib"),
+        ("utils/_x.py", "import matplotlib.pyplot", "outside a function"),
+    ],
+)
+def test_a_wrong_import_is_found(name, source, complaint):
+    (found,) = complaints(name, source)
+    assert complaint in found
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("nets/_x.py", "from ..cells import CELLS\nfrom ._y import f\nimport torch.nn"),
+        ("estimators/_training.py", "import skorch"),
+        ("preprocessing/_x.py", "from ..utils._sequences import check_sequences"),
+        ("utils/_x.py", "def f():\n    import matplotlib"),
+    ],
+)
+def test_a_right_import_is_let_through(name, source):
+    assert not list(complaints(name, source))
