@@ -65,12 +65,14 @@ def _computation():
     facts = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "not set")}
     try:
         import torch
+
+        from ..ops._backend import BACKENDS
     except (ImportError, OSError) as error:  # OSError: a shared library is missing
         return facts | {"torch": f"cannot be imported: {error}"}
     return facts | {
         "torch threads": torch.get_num_threads(),
         "CUDA": _cuda(torch.cuda),
-        "backends": "reference",
+        "backends": ", ".join(name for name in BACKENDS if name != "auto"),
     }
 
 
