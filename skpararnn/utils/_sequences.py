@@ -4,6 +4,7 @@ Everything behind this door works on flat values with offsets, so ragged data ar
 never padded as a whole, and padding always is on the right of a batch.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,11 +54,11 @@ class Sequences:
         return self.values.shape[1]
 
     def take(self, rows):
-        """The sequences with these row numbers, as flat as before."""
+        """The sequences of these rows (numbers, mask or slice), as flat as before."""
         lengths = self.lengths[rows]
         offsets = _offsets(lengths)
-        steps = np.repeat(self.offsets[rows] - offsets[:-1], lengths)
-        values = self.values[steps + np.arange(offsets[-1])]
+        shift = np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
+        values = self.values[shift + np.arange(offsets[-1])]
         return Sequences(
             values, offsets, self.starts[rows], self.container, self.n_timesteps
         )
@@ -67,20 +68,20 @@ class Sequences:
 
         Parameters
         ----------
-        rows : ndarray of int
+        rows : ndarray of int, mask or slice
         n_timesteps : int, default=None
             Length of the time axis; None takes the longest of the rows.
 
         Returns
         -------
-        x : ndarray of shape (len(rows), n_timesteps, n_features)
-        lengths : ndarray of shape (len(rows),)
+        x : ndarray of shape (n_rows, n_timesteps, n_features)
+        lengths : ndarray of shape (n_rows,)
         """
         lengths = self.lengths[rows]
         T = int(lengths.max()) if n_timesteps is None else n_timesteps
         step = np.arange(T)
         real = step < lengths[:, None]
-        at = np.where(real, self.offsets[rows][:, None] + step, 0)
+        at = np.where(real, self.offsets[:-1][rows][:, None] + step, 0)
         x = self.values[at]
         if not real.all():
             x[~real] = 0
@@ -91,23 +92,28 @@ class Sequences:
 
         Parameters
         ----------
-        steps : ndarray of shape (sum of lengths, ...)
+        steps : ndarray of float of shape (sum of lengths, ...)
 
         Returns
         -------
         ndarray of shape (n_samples, n_timesteps, ...) with NaN where the input was
-        padding, or for ragged input a list or object array of arrays.
+        padding, or for ragged input a list or object array of arrays. Steps are in
+        the order of time, whatever the order of the columns.
         """
         if self.container in ("2d", "3d"):
-            answer = np.full(
-                (len(self), self.n_timesteps, *steps.shape[1:]), np.nan, steps.dtype
-            )
-            row = np.repeat(np.arange(len(self)), self.lengths)
-            step = np.arange(len(steps)) - np.repeat(self.offsets[:-1], self.lengths)
-            answer[row, step + self.starts[row]] = steps
-            return answer
+            return self._padded_as_before(steps)
         parts = np.split(steps, self.offsets[1:-1])
         return parts if self.container == "list" else _object_array(parts)
+
+    def _padded_as_before(self, steps):
+        shape = len(self), self.n_timesteps, *steps.shape[1:]
+        if len(steps) == len(self) * self.n_timesteps:
+            return steps.reshape(shape)
+        answer = np.full(shape, np.nan, steps.dtype)
+        row = np.repeat(np.arange(len(self)), self.lengths)
+        step = np.arange(len(steps)) - self.offsets[row]
+        answer[row, self.starts[row] + step] = steps
+        return answer
 
 
 def check_sequences(
@@ -129,8 +135,8 @@ def check_sequences(
         not exist. Rows of a 2-D array are sequences of ``n_columns / n_channels``
         steps. Arrays of a list have the shape (n_timesteps_i, n_features) or
         (n_timesteps_i,).
-    dtype : data-type, default=float32
-        Type of the values returned.
+    dtype : data-type or None, default=float32
+        Type of the values returned; None keeps float32 and makes float64 of the rest.
     n_channels : int, default=1
         Features of a step of 2-D input.
     columns_order : {"oldest_first", "newest_first"}, default="oldest_first"
@@ -151,6 +157,7 @@ def check_sequences(
         Naming the sample and step of a NaN, infinity or empty sequence, the two
         feature counts that differ, or the kind of X that is not understood.
     """
+    layout = n_channels, columns_order, columns_layout
     with np.errstate(over="ignore"):  # infinities are found below and named
         if _is_ragged(X):
             sequences = _read_list(X, dtype)
@@ -158,11 +165,10 @@ def check_sequences(
             array = _read_array(X, estimator)
             container = f"{array.ndim}d"
             if array.ndim == 2:
-                layout = n_channels, columns_order, columns_layout
                 array = _columns_to_steps(array, *layout)
             sequences = _strip_padding(array, container, dtype)
     if not np.isfinite(sequences.values).all():
-        raise ValueError(_name_first_bad_value(sequences))
+        raise ValueError(_name_first_bad_value(sequences, layout))
     return sequences
 
 
@@ -177,12 +183,19 @@ def _object_array(parts):
     return array
 
 
+def _values_dtype(dtype, given):
+    """The type asked for; float32 stays float32 and the rest is float64 for None."""
+    if dtype is not None:
+        return dtype
+    return np.float32 if all(d == np.float32 for d in given) else np.float64
+
+
 def _is_ragged(X):
-    """A list, tuple, Series or 1-D object array that holds arrays."""
+    """A list or tuple of arrays, or a Series or 1-D object array of arrays or lists."""
     if isinstance(X, (list, tuple)):
         return any(getattr(x, "ndim", 0) >= 1 for x in X)
     if getattr(X, "ndim", None) == 1 and getattr(X, "dtype", None) == np.dtype("O"):
-        return any(np.ndim(x) >= 1 for x in X if not isinstance(x, (list, dict)))
+        return any(isinstance(x, list) or getattr(x, "ndim", 0) >= 1 for x in X)
     return False
 
 
@@ -196,6 +209,8 @@ def _read_list(X, dtype):
                 f"all sequences of X need the same number of features: sample 0 has "
                 f"{n_features} features, sample {i} has {array.shape[1]}."
             )
+    _refuse_other_columns(X)
+    dtype = _values_dtype(dtype, (array.dtype for array in arrays))
     offsets = _offsets([len(array) for array in arrays])
     starts = np.zeros(len(arrays), dtype=np.intp)
     return Sequences(np.concatenate(arrays, dtype=dtype), offsets, starts, container)
@@ -203,6 +218,7 @@ def _read_list(X, dtype):
 
 def _read_one(x, i):
     """One sequence of a list as a numeric array of shape (n_timesteps, n_features)."""
+    _refuse_masked(x, f"sample {i} of X")
     try:
         array = np.asarray(x)
         if array.dtype.kind in "OUS":
@@ -231,6 +247,18 @@ def _read_one(x, i):
     return array
 
 
+def _refuse_other_columns(X):
+    """Frames of a list are read by position, so their columns must be the same."""
+    named = [(i, list(x.columns)) for i, x in enumerate(X) if hasattr(x, "columns")]
+    for i, columns in named:
+        first, expected = named[0]
+        if columns != expected:
+            raise ValueError(
+                f"sample {i} of X has the columns {columns}, sample {first} has "
+                f"{expected}; give all frames the same columns in the same order."
+            )
+
+
 def _refuse_kinds(array, what):
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {what} has {array.dtype}.")
@@ -238,6 +266,14 @@ def _refuse_kinds(array, what):
         raise TypeError(
             f"{what} holds dates or durations ({array.dtype}); turn them into numbers, "
             "for example hours since the first step."
+        )
+
+
+def _refuse_masked(array, what):
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(
+            f"{what} is a masked array, whose mask would be lost; padding is NaN in a "
+            "3D array: X.filled(numpy.nan)."
         )
 
 
@@ -249,6 +285,12 @@ def _read_array(X, estimator):
     if not hasattr(X, "dtypes") and not hasattr(X, "tocsr"):
         X = _as_numpy(X)
         _refuse_kinds(X, "X")
+        if X.ndim > 3:
+            raise ValueError(
+                f"X has {X.ndim} dimensions, shape {X.shape}; expected an array of "
+                "shape (n_samples, n_timesteps, n_features) or "
+                "(n_samples, n_timesteps)."
+            )
     array = check_array(
         X,
         allow_nd=np.ndim(X) == 3,
@@ -268,7 +310,8 @@ def _read_array(X, estimator):
 def _refuse_what_is_no_array(X):
     if X is None:
         raise ValueError("X is None; expected an array or a list of arrays.")
-    if isinstance(X, (str, bytes, dict, set)):
+    _refuse_masked(X, "X")
+    if isinstance(X, (str, bytes, dict, set, Iterator)):
         raise TypeError(
             f"X is a {type(X).__name__}; expected an array of shape (n_samples, "
             "n_timesteps, n_features) or (n_samples, n_timesteps), or a list of arrays."
@@ -319,7 +362,7 @@ def _strip_padding(array, container, dtype):
         starts = np.zeros(n_samples, dtype=np.intp)
         ends = np.full(n_samples, T)
         values = array.reshape(-1, n_features)
-    values = np.ascontiguousarray(values, dtype=dtype)
+    values = np.ascontiguousarray(values, dtype=_values_dtype(dtype, [values.dtype]))
     return Sequences(values, _offsets(ends - starts), starts, container, T)
 
 
@@ -345,12 +388,16 @@ REMEDIES = {
 }
 
 
-def _name_first_bad_value(sequences):
+def _name_first_bad_value(sequences, layout):
     """Say where the first NaN or infinity is, in the coordinates of the input."""
     at, feature = np.argwhere(~np.isfinite(sequences.values))[0]
     sample = np.searchsorted(sequences.offsets, at, side="right") - 1
     step = at - sequences.offsets[sample] + sequences.starts[sample]
     where = f"sample {sample}, step {step}, feature {feature}"
+    if sequences.container == "2d":
+        n_columns = sequences.n_timesteps * sequences.n_features
+        columns = _columns_to_steps(np.arange(n_columns)[None], *layout)
+        where += f" (column {columns[0, step, feature]})"
     if np.isnan(sequences.values[at, feature]):
         return f"Input X contains NaN in {where}. {REMEDIES[sequences.container]}"
     dtype = sequences.values.dtype
