@@ -1,0 +1,534 @@
+"""What all estimators share: reading X, fitting, predicting and pickling.
+
+torch, skorch and the nets are imported inside methods, so that constructing, cloning
+and printing an estimator does not load them.
+"""
+
+import pickle
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import InconsistentVersionWarning
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import __version__
+from ..utils import _parameters as rule
+from ..utils._callbacks import CallbackSupportMixin, EpochHooks, with_callbacks
+from ..utils._sequences import COLUMNS_LAYOUTS, COLUMNS_ORDERS, check_sequences
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
+    """Base of the recurrent estimators.
+
+    The fields are the constructor parameters that all of them have; the generated
+    ``__init__`` does what scikit-learn asks for: it stores them untouched. Subclasses
+    add fields, name their cell, and say how a target is read, encoded and answered.
+    """
+
+    d_s: object = 2
+    K: int = 32
+    n_layers: int = 1
+    aggregation: str | None = None
+    bidirectional: bool = False
+    dropout: float = 0.0
+    init: object = "uniform"
+    output: str = "last"
+    optimizer: object = "adam"
+    lr: float = 0.01
+    weight_decay: float = 0.0
+    lr_schedule: object = None
+    grad_clip: float | None = 1.0
+    max_epochs: int = 100
+    batch_size: object = 32
+    shuffle: bool = True
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    validation_split: str = "random"
+    n_iter_no_change: int = 10
+    tol: float = 1e-4
+    warm_start: bool = False
+    n_channels: int = 1
+    columns_order: str = "oldest_first"
+    columns_layout: str = "by_step"
+    device: str = "auto"
+    dtype: str = "float32"
+    backend: str = "auto"
+    callbacks: list | None = None
+    net_params: dict | None = None
+    verbose: int = 0
+    random_state: object = None
+
+    # ---------------------------------------------------------------- public methods
+
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None):
+        """Fit the net to sequences.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_timesteps, n_features) or \
+                (n_samples, n_timesteps), or list of arrays
+            Sequences. Steps of a 3-D array that are NaN in all features, at the start
+            or the end, are padding. Arrays of a list have shape
+            (n_timesteps_i, n_features) or (n_timesteps_i,). Rows of a 2-D array are
+            sequences of one feature (or of ``n_channels`` features).
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Target.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples in the loss. A weight of 0 equals leaving the sample
+            out.
+        X_val : like X, default=None
+            Sequences for the validation loss; without them `early_stopping` splits off
+            a part of X.
+        y_val : like y, default=None
+            Their target.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter, X or y is not as described; the message names the sample
+            and the step. If the loss is not finite in the first epoch.
+        """
+        go_on = self.warm_start and hasattr(self, "n_iter_")
+        data = X, y, sample_weight, X_val, y_val
+        return self._fit(*data, max_epochs=self.max_epochs, go_on=go_on)
+
+    def hidden_states(self, X):
+        """States of the last layer at every step.
+
+        Parameters
+        ----------
+        X : like in fit
+            Sequences.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_timesteps, hidden_size_)
+            NaN at padded steps; a list (or object array) of arrays of shape
+            (n_timesteps_i, hidden_size_) if X is one. With ``bidirectional=True`` the
+            backward states follow the forward ones, ``2 * hidden_size_`` in all.
+        """
+        return self._apply(X, "hidden_states", per_step=True)
+
+    @property
+    def net_(self):
+        """The fitted skorch net, on the CPU; made anew after unpickling."""
+        check_is_fitted(self)
+        if "_net" not in vars(self):
+            self._net = self._rebuild_net()
+        return self._net
+
+    @property
+    def recurrent_blocks_(self):
+        """Recurrent weights: a list with one array (R, K, d_s, d_s) for each layer.
+
+        R is the number of recurrent gates. With ``bidirectional=True`` the list has
+        two entries a layer, forward first. For unequal block sizes an entry is a list
+        of K arrays (R, d_k, d_k).
+        """
+        from ._training import to_numpy
+
+        return to_numpy(self.net_.module_.recurrent_blocks())
+
+    # --------------------------------------------------------------- steps of the fit
+
+    def _fit(
+        self, X, y, sample_weight, X_val, y_val, *, max_epochs, go_on, classes=None
+    ):
+        """Fit anew, or go on from the fitted state."""
+        self._check_parameters()
+        sequences, fitted = self._read_X(X, new=not go_on)
+        y, weight = self._read_y(y, sample_weight, sequences)
+        fitted |= self._learned() if go_on else self._learn(y, weight, classes)
+        weight = self._weigh(y, weight, fitted)
+        rng = self._make_rng(go_on)
+        data = self._make_datasets(sequences, y, weight, X_val, y_val, fitted, rng)
+        net = self._build_net(*data, fitted, rng, max_epochs, go_on)
+        self._train(net, data[0], fitted, max_epochs, go_on, X=X, y=y)
+        if not go_on:
+            vars(self).pop("feature_names_in_", None)
+        vars(self).update(fitted)
+        return self
+
+    def _check_parameters(self):
+        rule.check_parameters(RULES, self.get_params(deep=False))
+
+    def _read_X(self, X, new):
+        """Sequences, and the attributes that say what a later X must look like."""
+        sequences = check_sequences(
+            X,
+            dtype=self.dtype,
+            n_channels=self.n_channels,
+            columns_order=self.columns_order,
+            columns_layout=self.columns_layout,
+            estimator=self,
+        )
+        if not new:
+            self._check_same_kind(X, sequences)
+            return sequences, {}
+        fitted = {"n_features_in_": sequences.n_features}
+        if sequences.container == "2d":
+            fitted = _columns_of(X)
+        elif sequences.container == "3d":
+            _warn_if_transposed(sequences)
+        fitted["n_channels_in_"] = sequences.n_features
+        fitted["_reads_columns"] = sequences.container == "2d"
+        return sequences, fitted
+
+    def _check_same_kind(self, X, sequences):
+        """Refuse an X that does not fit the one of `fit`."""
+        if sequences.container == "2d":
+            if not self._reads_columns:
+                m = self.n_channels_in_
+                raise ValueError(
+                    f"X is 2D, but {type(self).__name__} was fitted on sequences of "
+                    f"{m} features: pass a 3D array (n_samples, n_timesteps, {m}) or "
+                    "a list of arrays, for one feature X[:, :, None]."
+                )
+            validate_data(self, X, skip_check_array=True, reset=False)
+        elif sequences.n_features != self.n_channels_in_:
+            raise ValueError(
+                f"X has {sequences.n_features} features, but {type(self).__name__} is "
+                f"expecting {self.n_channels_in_} features as input."
+            )
+
+    def _read_y(self, y, sample_weight, sequences):
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None."
+            )
+        y = self._check_y(y)
+        check_consistent_length(sequences.lengths, y)
+        return y, _check_weight(sample_weight, len(y))
+
+    def _make_rng(self, go_on):
+        """Random numbers of this fit; global random states are never touched."""
+        if self.random_state is None:
+            return np.random.RandomState()
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        # a fit that goes on must not repeat the shuffles of the first one
+        return np.random.RandomState([seed, self.n_iter_ if go_on else 0])
+
+    def _make_datasets(self, sequences, y, weight, X_val, y_val, fitted, rng):
+        """Data to train on, and to validate on or None."""
+        from ._training import SequenceDataset
+
+        target = self._encode(y, fitted)
+        dataset = SequenceDataset(sequences, target, weight)
+        if weight is not None and not weight.all():
+            dataset = dataset.take(np.flatnonzero(weight))
+        if X_val is not None or y_val is not None:
+            return dataset, self._read_validation(X_val, y_val, fitted)
+        if not self.early_stopping:
+            return dataset, None
+        train, validation = self._split(len(dataset), dataset.target, rng)
+        return dataset.take(train), dataset.take(validation)
+
+    def _read_validation(self, X_val, y_val, fitted):
+        from ._training import SequenceDataset
+
+        if X_val is None or y_val is None:
+            raise ValueError("X_val and y_val go together: one of them is None.")
+        reader = type(self)(**self.get_params(deep=False))
+        vars(reader).update({**vars(self), **fitted})
+        sequences, _ = reader._read_X(X_val, new=False)
+        y_val, _ = self._read_y(y_val, None, sequences)
+        return SequenceDataset(sequences, self._encode(y_val, fitted))
+
+    def _split(self, n, target, rng):
+        """Row numbers to train on and to validate on."""
+        n_validation = int(np.ceil(self.validation_fraction * n))
+        if n_validation >= n:
+            raise ValueError(
+                f"early_stopping needs at least 2 samples to split, one of them for "
+                f"training: got {n} samples and validation_fraction="
+                f"{self.validation_fraction}."
+            )
+        rows = np.arange(n)
+        if self.validation_split == "last":
+            return rows[:-n_validation], rows[-n_validation:]
+        return train_test_split(
+            rows,
+            test_size=n_validation,
+            random_state=rng,
+            stratify=self._strata(target, n_validation),
+        )
+
+    def _build_net(self, train_set, validation_set, fitted, rng, max_epochs, go_on):
+        from . import _training
+
+        fitted["device_"] = _training.resolve_device(self.device)
+        seeds = rng.randint(2**31 - 1, size=2)
+        if go_on:
+            module = _training.make_module(self._architecture, seeds[0])
+            _training.load_weights(module, self._weights)
+        else:
+            architecture = self._describe_module(train_set, fitted)
+            module = _training.make_module(architecture, seeds[0])
+            # the initial values are drawn: a net made anew gets stored weights
+            fitted["_architecture"] = architecture | {"init": "uniform", "t_max": None}
+        size = len(train_set) if self.batch_size == "full" else self.batch_size
+        net = self._wrap(
+            module,
+            max_epochs=max_epochs,
+            batch_size=size,
+            shuffle_seed=seeds[1] if self.shuffle else None,
+            validation=validation_set,
+            device=fitted["device_"],
+        )
+        if go_on and "_net" in vars(self):
+            _training.copy_optimizer_state(self._net, net)
+        return net
+
+    def _describe_module(self, train_set, fitted):
+        """Arguments of the net's module."""
+        names = ("d_s", "K", "n_layers", "aggregation", "bidirectional", "dropout")
+        module_options, _ = self._split_net_params()
+        longest = int(train_set.sequences.lengths.max())
+        return {
+            "d_in": fitted["n_channels_in_"],
+            "d_out": fitted["n_outputs_"],
+            "readout": self.output,
+            "init": self.init,
+            "t_max": longest if self.init == "chrono" else None,
+            "dtype": self.dtype,
+            "backend": self.backend,
+            **{name: getattr(self, name) for name in names},
+            **self._cell_options(),
+            **module_options,
+        }
+
+    def _split_net_params(self):
+        """Options of the module, and those of skorch."""
+        options = dict(self.net_params or {})
+        module_options = {n: options.pop(n) for n in MODULE_OPTIONS if n in options}
+        return module_options, options
+
+    def _wrap(self, module, **settings):
+        """Put a skorch net around a module."""
+        from . import _training
+
+        return _training.build_net(
+            module,
+            self._make_criterion(),
+            optimizer=self.optimizer,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            lr_schedule=self.lr_schedule,
+            grad_clip=self.grad_clip,
+            callbacks=self.callbacks,
+            options=self._split_net_params()[1],
+            **settings,
+        )
+
+    def _train(self, net, train_set, fitted, max_epochs, go_on, **data):
+        """Run the epochs, and add to `fitted` what they left behind."""
+        from . import _training
+
+        patience = self.n_iter_no_change if self.early_stopping else None
+        stopping = _training.Stopping(patience, self.tol)
+
+        def record():
+            fitted.update(self._describe_fit(net, stopping, go_on))
+            return fitted
+
+        _training.train(
+            net,
+            train_set,
+            max_epochs=max_epochs,
+            stopping=stopping,
+            hooks=EpochHooks(self, max_epochs, record, **data),
+            progress=self.verbose > 0,
+        )
+        _training.release(net, keep_optimizer=self.warm_start or max_epochs == 1)
+        fitted |= record() | {"_net": net}
+
+    def _describe_fit(self, net, stopping, go_on):
+        """Fitted attributes, as the training stands."""
+        from . import _training
+
+        earlier = self.history_ if go_on else []
+        history = earlier + _training.list_epochs(net, start=len(earlier) + 1)
+        validation = [e["valid_loss"] for e in history if "valid_loss" in e]
+        score = f"valid_{net.criterion_.score_name}"
+        scores = [e[score] for e in history if score in e]
+        best_epoch = stopping.best_epoch
+        return {
+            "n_iter_": len(history),
+            "history_": history,
+            "loss_curve_": [e["train_loss"] for e in history],
+            "validation_curve_": validation or None,
+            "validation_scores_": scores or None,
+            "best_loss_": stopping.best_loss,
+            "best_epoch_": best_epoch and len(earlier) + best_epoch,
+            "hidden_size_": net.module_.hidden_size,
+            "n_parameters_": net.module_.n_parameters(),
+            "_weights": _training.weights_to_numpy(net.module_),
+        }
+
+    # --------------------------------------------------------------------- answering
+
+    def _apply(self, X, method, per_step=False):
+        """What the module's method answers for X."""
+        check_is_fitted(self)
+        sequences, _ = self._read_X(X, new=False)
+        from . import _training
+
+        module = _training.module_on(self.net_.module_, self.device_)
+        answers = _training.infer(
+            getattr(module, method), sequences, device=self.device_, per_step=per_step
+        )
+        return sequences.unflatten(answers) if per_step else answers
+
+    def _rebuild_net(self):
+        from . import _training
+
+        module = _training.make_module(self._architecture, seed=0)
+        _training.load_weights(module, self._weights)
+        net = self._wrap(
+            module,
+            max_epochs=self.max_epochs,
+            batch_size=-1,
+            shuffle_seed=None,
+            validation=None,
+            device="cpu",
+        )
+        net.module_.eval()
+        return net
+
+    # ------------------------------------------------------------- tags and persistence
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def __getstate__(self):
+        state = dict(super().__getstate__())
+        state.pop("_net", None)  # its weights are in _weights, as arrays
+        state["_skpararnn_version"] = __version__
+        if state["callbacks"] is not None and not _can_be_pickled(state["callbacks"]):
+            warnings.warn(
+                f"the callbacks of {type(self).__name__} cannot be pickled and are "
+                "left out; set them again after loading to fit it again.",
+                stacklevel=2,
+            )
+            state["callbacks"] = None
+        return state
+
+    def __setstate__(self, state):
+        state = dict(state)
+        version = state.pop("_skpararnn_version", "unknown")
+        if version != __version__:
+            warnings.warn(
+                InconsistentVersionWarning(
+                    estimator_name=type(self).__name__,
+                    current_sklearn_version=f"{__version__} of skpararnn",
+                    original_sklearn_version=f"{version} of skpararnn",
+                ),
+                stacklevel=2,
+            )
+        super().__setstate__(state)
+
+
+# ------------------------------------------------------------------ choices in tables
+
+RULES = {
+    "output": rule.choice("last", "mean", "last+mean"),
+    "optimizer": rule.any_of(
+        rule.choice("adam", "adamw", "nadam", "radam", "rmsprop", "adagrad", "sgd"),
+        rule.instance(type, "a torch.optim.Optimizer class"),
+    ),
+    "lr": rule.real(0, low_open=True),
+    "weight_decay": rule.real(0),
+    "lr_schedule": rule.any_of(
+        rule.none(), rule.choice("plateau", "cosine", "step"), rule.a_callable()
+    ),
+    "grad_clip": rule.any_of(rule.none(), rule.real(0, low_open=True)),
+    "max_epochs": rule.integer(1),
+    "batch_size": rule.any_of(rule.integer(1), rule.choice("full")),
+    "shuffle": rule.boolean(),
+    "early_stopping": rule.boolean(),
+    "validation_fraction": rule.real(0, 1, low_open=True),
+    "validation_split": rule.choice("random", "last"),
+    "n_iter_no_change": rule.integer(1),
+    "tol": rule.real(0),
+    "warm_start": rule.boolean(),
+    "n_channels": rule.integer(1),
+    "columns_order": rule.choice(*COLUMNS_ORDERS),
+    "columns_layout": rule.choice(*COLUMNS_LAYOUTS),
+    "device": rule.instance(str, "a string such as 'auto', 'cpu' or 'cuda'"),
+    "dtype": rule.choice("float32", "float64"),
+    "callbacks": rule.any_of(rule.none(), rule.instance((list, tuple), "a list")),
+    "net_params": rule.any_of(rule.none(), rule.instance(dict, "a dict")),
+    "verbose": rule.integer(0),
+    "class_weight": rule.any_of(
+        rule.none(), rule.choice("balanced"), rule.instance(dict, "a dict")
+    ),
+    "normalize_y": rule.boolean(),
+}
+
+# keys of net_params that go to the module; the others go to skorch
+MODULE_OPTIONS = ("forget_bias", "reset_after", "d_agg", "d_ff")
+
+
+# ----------------------------------------------------------------------------- helpers
+
+
+def _columns_of(X):
+    """What scikit-learn records of the columns of X: their number and names."""
+    recorder = BaseEstimator()  # self changes only when the whole fit has succeeded
+    validate_data(recorder, X, skip_check_array=True)
+    return vars(recorder)
+
+
+def _check_weight(weight, n):
+    """Weights as floats (n,), or None for equal ones."""
+    if weight is None:
+        return None
+    weight = np.asarray(weight, dtype=np.float64)
+    if weight.ndim == 0:
+        weight = np.full(n, weight)
+    if weight.shape != (n,):
+        raise ValueError(
+            f"sample_weight has shape {weight.shape}, expected ({n},): one weight for "
+            "each sample."
+        )
+    bad = ~(np.isfinite(weight) & (weight >= 0))
+    if bad.any():
+        raise ValueError(
+            f"sample_weight must be finite and not negative, sample {bad.argmax()} has "
+            f"{weight[bad.argmax()]}."
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is zero for every sample: nothing to fit.")
+    return None if (weight == 1).all() else weight
+
+
+def _warn_if_transposed(sequences):
+    T, n_features = sequences.n_timesteps, sequences.n_features
+    if n_features > max(64, T):
+        warnings.warn(
+            f"X has {T} time steps of {n_features} features. If it is ordered "
+            "(n_samples, n_features, n_timesteps), pass X.transpose(0, 2, 1).",
+            stacklevel=5,
+        )
+
+
+def _can_be_pickled(value):
+    try:
+        pickle.dumps(value)
+    except Exception:  # pickle raises whatever the object's own code raises
+        return False
+    return True

@@ -1,0 +1,526 @@
+"""Classifiers of sequences."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_softmax, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils import column_or_1d, compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..utils._callbacks import with_callbacks
+from ._base import BaseSequenceEstimator
+from ._families import LRUFamily, ParaRNNFamily
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SequenceClassifier(ClassifierMixin, BaseSequenceEstimator):
+    """What classifiers add: labels as class numbers, and probabilities."""
+
+    class_weight: object = None
+
+    # ---------------------------------------------------------------- public methods
+
+    @with_callbacks
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Train for one epoch, going on from the fitted state if there is one.
+
+        Parameters
+        ----------
+        X : like in fit
+            Sequences.
+        y : array-like of shape (n_samples,)
+            Labels.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that may ever come; needed in the first call if `y` does not
+            hold all of them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples in the loss.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+        """
+        go_on = hasattr(self, "n_iter_")
+        if go_on and classes is not None:
+            _refuse_unknown(np.unique(classes), self.classes_)
+        if self.class_weight == "balanced":
+            raise ValueError(
+                'class_weight="balanced" needs all samples at once: partial_fit takes '
+                "a dict of weights instead."
+            )
+        return self._fit(
+            *(X, y, sample_weight, None, None),
+            max_epochs=1,
+            go_on=go_on,
+            classes=classes,
+        )
+
+    def predict(self, X):
+        """Most probable label of each sequence.
+
+        Parameters
+        ----------
+        X : like in fit
+            Sequences.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels, of the type that `fit` was given.
+        """
+        scores = self._apply(X, "forward")
+        return self.classes_[scores.argmax(axis=1)]
+
+    def predict_proba(self, X):
+        """Probability of each class.
+
+        Parameters
+        ----------
+        X : like in fit
+            Sequences.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``; rows sum to one.
+        """
+        return self._normalise(softmax, X)
+
+    def predict_log_proba(self, X):
+        """Logarithm of the probability of each class.
+
+        Parameters
+        ----------
+        X : like in fit
+            Sequences.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        return self._normalise(log_softmax, X)
+
+    def decision_function(self, X):
+        """Scores before they become probabilities.
+
+        Parameters
+        ----------
+        X : like in fit
+            Sequences.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+            One score a class; for two classes the log-odds of the second one.
+        """
+        scores = self._apply(X, "forward")
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def _normalise(self, function, X):
+        scores = self._apply(X, "forward")
+        # in double precision, so that rows sum to one as closely as the type allows
+        return function(scores.astype(np.float64), axis=1).astype(scores.dtype)
+
+    # --------------------------------------------------------------- steps of the fit
+
+    def _check_y(self, y):
+        check_classification_targets(y)
+        return column_or_1d(y, warn=True)
+
+    def _learn(self, y, weight, classes):
+        labels = np.unique(y)
+        if classes is not None:
+            known = np.unique(classes)
+            _refuse_unknown(labels, known)
+            labels = known
+        return {"classes_": labels, "n_outputs_": len(labels)}
+
+    def _learned(self):
+        return {"classes_": self.classes_, "n_outputs_": self.n_outputs_}
+
+    def _encode(self, y, fitted):
+        classes = fitted["classes_"]
+        _refuse_unknown(np.unique(y), classes)
+        return np.searchsorted(classes, y)
+
+    def _weigh(self, y, weight, fitted):
+        if self.class_weight is None:
+            return weight
+        counted = y if weight is None else y[weight > 0]
+        present = np.unique(counted)
+        of_class = compute_class_weight(self.class_weight, classes=present, y=counted)
+        # labels that are not present have weight 0 already
+        of_sample = of_class[np.searchsorted(present, y).clip(max=len(present) - 1)]
+        return of_sample if weight is None else weight * of_sample
+
+    def _strata(self, target, n_validation):
+        counts = np.unique(target, return_counts=True)[1]
+        room = min(n_validation, len(target) - n_validation)
+        return target if counts.min() >= 2 and room >= len(counts) else None
+
+    def _make_criterion(self):
+        from ._training import CrossEntropy
+
+        return CrossEntropy()
+
+
+def _refuse_unknown(labels, classes):
+    unknown = np.setdiff1d(labels, classes)
+    if len(unknown):
+        raise ValueError(
+            f"y has the labels {unknown.tolist()}, which are not among the known "
+            f"classes {classes.tolist()}."
+        )
+
+
+# ------------------------------------------------------------------- public classes
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ParaRNNClassifier(ParaRNNFamily, SequenceClassifier):
+    r"""Classify sequences with small recurrent networks side by side.
+
+    Parameters
+    ----------
+    d_s : int or sequence of K ints, default=2
+        Size of one recurrent block. ``d_s=1`` is a diagonal recurrence; ``K=1`` makes
+        the net a vanilla one of width `d_s`. A sequence gives each block its own size.
+    K : int, default=32
+        Number of blocks side by side. The width of a layer is ``K * d_s``.
+    cell : {"rnn", "lstm", "gru"}, default="rnn"
+        Kind of recurrent cell.
+    activation : {"tanh", "relu", "sigmoid", "identity"}, default="tanh"
+        Activation of ``cell="rnn"``; the gated cells have their own.
+    n_layers : int, default=1
+        Number of recurrent layers.
+    aggregation : {None, "linear", "fc", "ffn"}, default=None
+        What stands between the last layer and the linear head: nothing, a matrix, a
+        matrix with bias and activation, or a two-layer net.
+    bidirectional : bool, default=False
+        Whether every layer also runs from the end to the start. Doubles the width that
+        the next layer sees, and makes answers depend on later steps.
+    dropout : float, default=0.0
+        Share of the outputs of all layers but the last that is dropped in training.
+    init : {"uniform", "orthogonal", "identity", "rotation", "jordan", "chrono"} or \
+            callable, default="uniform"
+        Initial recurrent blocks. "chrono" sets gate biases for memories up to the
+        longest training sequence. A callable takes a shape ``(R, K, d_s, d_s)`` and a
+        `torch.Generator` and returns a tensor.
+    output : {"last", "mean", "last+mean"}, default="last"
+        What the head reads: the state at the last real step, the mean of the states
+        over real steps, or both side by side.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes in the loss. "balanced" makes all classes count the same.
+    optimizer : {"adam", "adamw", "nadam", "radam", "rmsprop", "adagrad", "sgd"} or \
+            class, default="adam"
+        Name or class of a `torch.optim.Optimizer`.
+    lr : float, default=0.01
+        Learning rate.
+    weight_decay : float, default=0.0
+        Weight decay of the optimizer.
+    lr_schedule : {None, "plateau", "cosine", "step"} or callable, default=None
+        How the learning rate changes: halved after 5 epochs in which the validation (or
+        training) loss did not fall; a cosine to zero; times 0.3 after each third of the
+        epochs; or by a factor that the callable returns for the number of the epoch.
+    grad_clip : float or None, default=1.0
+        Largest norm of the gradient; None does not clip.
+    max_epochs : int, default=100
+        Number of passes over the training data.
+    batch_size : int or "full", default=32
+        Samples in a training step.
+    shuffle : bool, default=True
+        Whether the samples are shuffled anew in every epoch.
+    early_stopping : bool, default=False
+        Whether to stop when the validation loss stops falling. The weights of the best
+        epoch are restored in any case, also when `max_epochs` is reached.
+    validation_fraction : float, default=0.1
+        Share of the training samples that `early_stopping` sets aside, unless `fit`
+        gets ``X_val`` and ``y_val``.
+    validation_split : {"random", "last"}, default="random"
+        Which samples are set aside: random ones (stratified by class), or the last
+        ones, as overlapping windows need it.
+    n_iter_no_change : int, default=10
+        Epochs without progress after which `early_stopping` stops.
+    tol : float, default=1e-4
+        Fall of the validation loss that counts as progress.
+    warm_start : bool, default=False
+        Whether another `fit` goes on from the fitted weights, with the optimizer's
+        state while the estimator stays in the same process.
+    n_channels : int, default=1
+        Features of a step in 2-D input, whose ``n_columns / n_channels`` steps stand
+        side by side.
+    columns_order : {"oldest_first", "newest_first"}, default="oldest_first"
+        Direction of time along the columns of 2-D input. Lag columns (lag 1, lag 2,
+        ...) are "newest_first".
+    columns_layout : {"by_step", "by_channel"}, default="by_step"
+        Whether 2-D input has all features of a step together, or all steps of a
+        feature.
+    device : str, default="auto"
+        Where to train and predict: "cpu", "cuda" or "cuda:1". "auto" takes CUDA if
+        torch finds it.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision.
+    backend : str, default="auto"
+        Which implementation runs the loop over time, see `skpararnn.ops`.
+    callbacks : list or None, default=None
+        skorch callbacks, instances or (name, instance) pairs. They are copied; look at
+        ``net_.callbacks_`` for what they recorded.
+    net_params : dict or None, default=None
+        Expert options: ``forget_bias`` (LSTM), ``reset_after`` (GRU), ``d_agg`` and
+        ``d_ff`` (aggregation), and arguments of `skorch.NeuralNet` such as
+        ``optimizer__betas``.
+    verbose : int, default=0
+        1 shows a progress bar on the standard error stream.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the initial weights, the shuffling, the dropout and the split. Global
+        random states are neither read nor changed.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, sorted.
+    net_ : skorch.NeuralNet
+        The fitted net, on the CPU; made anew after unpickling.
+    recurrent_blocks_ : list of n_layers ndarrays of shape (R, K, d_s, d_s)
+        Recurrent weights of the R recurrent gates; one for the RNN, four (i f g o) for
+        the LSTM, three (r z n) for the GRU.
+    n_features_in_ : int
+        Features of a step; for 2-D input the number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X was a DataFrame.
+    n_channels_in_ : int
+        Features of a step.
+    n_outputs_ : int
+        Outputs of the net: one a class.
+    hidden_size_ : int
+        Width of a layer, ``K * d_s``.
+    n_parameters_ : int
+        Number of trained parameters.
+    n_iter_ : int
+        Number of epochs.
+    history_ : list of dict
+        Record of each epoch: losses, validation score, seconds.
+    loss_curve_ : list of float
+        Training loss of each epoch.
+    validation_curve_ : list of float or None
+        Validation loss of each epoch.
+    validation_scores_ : list of float or None
+        Validation accuracy of each epoch.
+    best_loss_ : float
+        Lowest validation loss, or training loss where nothing was validated.
+    best_epoch_ : int
+        The epoch of `best_loss_`, counted from 1.
+    device_ : str
+        Where the net was trained.
+
+    See Also
+    --------
+    ParaRNNRegressor : The same net for numbers.
+    LRUClassifier : The Light Recurrent Unit.
+
+    Notes
+    -----
+    Block k follows the recurrence of a small network of its own,
+
+    .. math:: h_t^{(k)} = \phi(W_x^{(k)} x_t + W_h^{(k)} h_{t-1}^{(k)} + b^{(k)}),
+
+    all blocks read the whole input, and a linear head reads them all (equation 3 of
+    [1]_, section 5 there for gated cells). Features should have unit scale: put a
+    `StandardScaler` or `skpararnn.preprocessing.SequenceScaler` in front.
+
+    This ParaRNN is parallel over hidden units; Apple's network of the same name is
+    parallel over time.
+
+    References
+    ----------
+    .. [1] Cai, Li, Huang, Li, "ParaRNN: An Interpretable and Parallelizable Recurrent
+       Neural Network for Time-Dependent Data", 2026.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpararnn import ParaRNNClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.normal(size=(length, 2)) for length in rng.integers(5, 15, 60)]
+    >>> y = np.array(["rises" if x[-3:, 0].sum() > 0 else "falls" for x in X])
+    >>> model = ParaRNNClassifier(K=8, max_epochs=30, random_state=0).fit(X, y)
+    >>> model.predict(X[:3]).shape
+    (3,)
+    >>> model.score(X, y) > 0.8
+    True
+    """
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LRUClassifier(LRUFamily, SequenceClassifier):
+    r"""Classify sequences with Light Recurrent Units.
+
+    Parameters
+    ----------
+    d_s : int or sequence of K ints, default=64
+        Size of one recurrent block of the gate.
+    K : int, default=1
+        Number of blocks. ``K=1`` is the Light Recurrent Unit of [1]_; more blocks make
+        the gate's recurrent matrix block diagonal, an extension of this library. The
+        width of a layer is ``K * d_s``.
+    candidate : {"highway", "tanh"}, default="highway"
+        What layers above the first one write into their state: the state of the layer
+        below as it is, or a tanh of its projection. The first layer always has the
+        tanh. "highway" needs equal block sizes and one direction if ``n_layers > 1``.
+    n_layers : int, default=1
+        Number of recurrent layers.
+    aggregation : {None, "linear", "fc", "ffn"}, default=None
+        What stands between the last layer and the linear head: nothing, a matrix, a
+        matrix with bias and activation, or a two-layer net.
+    bidirectional : bool, default=False
+        Whether every layer also runs from the end to the start. Doubles the width that
+        the next layer sees, and makes answers depend on later steps.
+    dropout : float, default=0.0
+        Share of the outputs of all layers but the last that is dropped in training.
+    init : {"uniform", "orthogonal", "identity", "rotation", "jordan", "chrono"} or \
+            callable, default="uniform"
+        Initial recurrent blocks. "chrono" sets gate biases for memories up to the
+        longest training sequence. A callable takes a shape ``(R, K, d_s, d_s)`` and a
+        `torch.Generator` and returns a tensor.
+    output : {"last", "mean", "last+mean"}, default="last"
+        What the head reads: the state at the last real step, the mean of the states
+        over real steps, or both side by side.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes in the loss. "balanced" makes all classes count the same.
+    optimizer : {"adam", "adamw", "nadam", "radam", "rmsprop", "adagrad", "sgd"} or \
+            class, default="adam"
+        Name or class of a `torch.optim.Optimizer`.
+    lr : float, default=0.01
+        Learning rate.
+    weight_decay : float, default=0.0
+        Weight decay of the optimizer.
+    lr_schedule : {None, "plateau", "cosine", "step"} or callable, default=None
+        How the learning rate changes: halved after 5 epochs in which the validation (or
+        training) loss did not fall; a cosine to zero; times 0.3 after each third of the
+        epochs; or by a factor that the callable returns for the number of the epoch.
+    grad_clip : float or None, default=1.0
+        Largest norm of the gradient; None does not clip.
+    max_epochs : int, default=100
+        Number of passes over the training data.
+    batch_size : int or "full", default=32
+        Samples in a training step.
+    shuffle : bool, default=True
+        Whether the samples are shuffled anew in every epoch.
+    early_stopping : bool, default=False
+        Whether to stop when the validation loss stops falling. The weights of the best
+        epoch are restored in any case, also when `max_epochs` is reached.
+    validation_fraction : float, default=0.1
+        Share of the training samples that `early_stopping` sets aside, unless `fit`
+        gets ``X_val`` and ``y_val``.
+    validation_split : {"random", "last"}, default="random"
+        Which samples are set aside: random ones (stratified by class), or the last
+        ones, as overlapping windows need it.
+    n_iter_no_change : int, default=10
+        Epochs without progress after which `early_stopping` stops.
+    tol : float, default=1e-4
+        Fall of the validation loss that counts as progress.
+    warm_start : bool, default=False
+        Whether another `fit` goes on from the fitted weights, with the optimizer's
+        state while the estimator stays in the same process.
+    n_channels : int, default=1
+        Features of a step in 2-D input, whose ``n_columns / n_channels`` steps stand
+        side by side.
+    columns_order : {"oldest_first", "newest_first"}, default="oldest_first"
+        Direction of time along the columns of 2-D input. Lag columns (lag 1, lag 2,
+        ...) are "newest_first".
+    columns_layout : {"by_step", "by_channel"}, default="by_step"
+        Whether 2-D input has all features of a step together, or all steps of a
+        feature.
+    device : str, default="auto"
+        Where to train and predict: "cpu", "cuda" or "cuda:1". "auto" takes CUDA if
+        torch finds it.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision.
+    backend : str, default="auto"
+        Which implementation runs the loop over time, see `skpararnn.ops`.
+    callbacks : list or None, default=None
+        skorch callbacks, instances or (name, instance) pairs. They are copied; look at
+        ``net_.callbacks_`` for what they recorded.
+    net_params : dict or None, default=None
+        Expert options: ``d_agg`` and ``d_ff`` (aggregation), and arguments of
+        `skorch.NeuralNet` such as ``optimizer__betas``.
+    verbose : int, default=0
+        1 shows a progress bar on the standard error stream.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the initial weights, the shuffling, the dropout and the split. Global
+        random states are neither read nor changed.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, sorted.
+    net_ : skorch.NeuralNet
+        The fitted net, on the CPU; made anew after unpickling.
+    recurrent_blocks_ : list of n_layers ndarrays of shape (R, K, d_s, d_s)
+        Recurrent weights of the R recurrent gates; the LRU has one (f).
+    n_features_in_ : int
+        Features of a step; for 2-D input the number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X was a DataFrame.
+    n_channels_in_ : int
+        Features of a step.
+    n_outputs_ : int
+        Outputs of the net: one a class.
+    hidden_size_ : int
+        Width of a layer, ``K * d_s``.
+    n_parameters_ : int
+        Number of trained parameters.
+    n_iter_ : int
+        Number of epochs.
+    history_ : list of dict
+        Record of each epoch: losses, validation score, seconds.
+    loss_curve_ : list of float
+        Training loss of each epoch.
+    validation_curve_ : list of float or None
+        Validation loss of each epoch.
+    validation_scores_ : list of float or None
+        Validation accuracy of each epoch.
+    best_loss_ : float
+        Lowest validation loss, or training loss where nothing was validated.
+    best_epoch_ : int
+        The epoch of `best_loss_`, counted from 1.
+    device_ : str
+        Where the net was trained.
+
+    See Also
+    --------
+    LRURegressor : The same net for numbers.
+    ParaRNNClassifier : Nets of small RNN, LSTM or GRU cells.
+
+    Notes
+    -----
+    A gate f decides unit by unit how much of a candidate is written into the state, the
+    only recurrent matrix is the gate's (equation 3 of [1]_),
+
+    .. math:: f_t = \sigma(W_f x_t + U_f h_{t-1} + b_f), \quad
+              h_t = (1 - f_t) h_{t-1} + f_t \tanh(W_c x_t).
+
+    LRU is the Light Recurrent Unit here, not the Linear one. Features should have unit
+    scale: put a `StandardScaler` or `skpararnn.preprocessing.SequenceScaler` in front.
+
+    References
+    ----------
+    .. [1] Ye et al., "Light Recurrent Unit: Towards an Interpretable Recurrent Neural
+       Network for Modeling Long-Range Dependency", Electronics 13(16), 3204, 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skpararnn import LRUClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.normal(size=(length, 2)) for length in rng.integers(5, 15, 60)]
+    >>> y = np.array(["rises" if x[-3:, 0].sum() > 0 else "falls" for x in X])
+    >>> model = LRUClassifier(d_s=16, max_epochs=30, random_state=0).fit(X, y)
+    >>> model.predict(X[:3]).shape
+    (3,)
+    >>> model.score(X, y) > 0.8
+    True
+    """

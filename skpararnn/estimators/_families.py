@@ -1,0 +1,26 @@
+"""The two families of nets: which cell they have, and its parameters."""
+
+from dataclasses import dataclass
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ParaRNNFamily:
+    """K small recurrent networks side by side, of RNN, LSTM or GRU cells."""
+
+    cell: str = "rnn"
+    activation: str = "tanh"
+
+    def _cell_options(self):
+        return {"cell": self.cell, "activation": self.activation}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LRUFamily:
+    """Light Recurrent Units."""
+
+    d_s: object = 64
+    K: int = 1
+    candidate: str = "highway"
+
+    def _cell_options(self):
+        return {"cell": "lru", "candidate": self.candidate}
