@@ -33,7 +33,7 @@ def load_japanese_vowels(*, subset="train", return_X_y=False):
         * data: list of float64 arrays `(n_timesteps_i, 12)`
         * target: array `(n_samples,)` of strings, the speakers "1" to "9"
         * feature_names, target_names: list of str
-        * DESCR: str, the data in full, with origin, licence and citation
+        * DESCR: str, how it was recorded, origin, licence and citation
 
     Raises
     ------
@@ -112,10 +112,10 @@ def load_bike_sharing(*, return_X_y=False):
 
     columns = read_columns("bike_sharing_hour.csv.gz")
     del columns["instant"]
-    days = pd.to_datetime(columns.pop("dteday"))
+    day = pd.to_datetime(columns.pop("dteday"))
     frame = to_frame(columns)
-    frame.index = days + pd.to_timedelta(frame["hr"].to_numpy(), unit="h")
-    frame.index.name = "time"
+    time = day + pd.to_timedelta(frame["hr"].to_numpy(), unit="h")
+    frame = frame.set_index(time.rename("time"))
     data = frame.drop(columns=["casual", "registered", "cnt"])
     target = frame["cnt"].copy()
     if return_X_y:
@@ -234,10 +234,9 @@ def load_air_quality():
     from sklearn.utils import Bunch
 
     columns = read_columns("air_quality_uci.csv.gz")
-    hours = pd.to_datetime(columns.pop("date"), format="%Y/%m/%d %H:%M")
+    time = pd.to_datetime(columns.pop("date"), format="%Y/%m/%d %H:%M")
     frame = to_frame(columns).astype("float64").rename(columns={"OT": "AH"})
-    frame = frame.mask(frame == -200)
-    frame.index = pd.DatetimeIndex(hours, name="time")
+    frame = frame.mask(frame == -200).set_index(time.rename("time"))
     return Bunch(
         frame=frame,
         feature_names=list(frame),

@@ -2,15 +2,13 @@
 
 import gzip
 import hashlib
-import io
 import os
 import zlib
-from http.client import HTTPException
 from pathlib import Path
 from uuid import uuid4
 
 from ..utils._parameters import check_parameters, choice
-from ._files import describe
+from ._files import describe, to_frame
 
 _URL = "https://raw.githubusercontent.com/zhouhaoyi/ETDataset/main/ETT-small/{}.csv"
 _DOWNLOAD_TIMEOUT = 60  # seconds without a byte
@@ -70,19 +68,13 @@ def fetch_ett(name, data_home=None):
     >>> fetch_ett("ETTh1").frame.shape  # doctest: +SKIP
     (17420, 7)
     """
-    import pandas as pd
     from sklearn.utils import Bunch
 
     check_parameters({"name": choice(*_SHA256)}, {"name": name})
     path, content = _read_copy_or_download(name, _find_data_home(data_home))
-    frame = pd.read_csv(
-        io.BytesIO(content),
-        index_col="date",
-        parse_dates=["date"],
-        float_precision="round_trip",
-    )
+    frame = _parse(content)
     return Bunch(
-        frame=frame.rename_axis(index="time"),
+        frame=frame,
         feature_names=list(frame),
         filename=str(path),
         DESCR=describe("ett"),
@@ -122,6 +114,7 @@ def _read(path):
 
 def _download(url, path):
     import urllib.request
+    from http.client import HTTPException
 
     try:
         with urllib.request.urlopen(url, timeout=_DOWNLOAD_TIMEOUT) as response:
@@ -152,3 +145,12 @@ def _write_whole(path, content):
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _parse(content):
+    import pandas as pd
+
+    rows = (line.split(",") for line in content.decode().splitlines())
+    columns = {name: values for name, *values in zip(*rows, strict=True)}
+    time = pd.to_datetime(columns.pop("date"))
+    return to_frame(columns).astype("float64").set_index(time.rename("time"))
