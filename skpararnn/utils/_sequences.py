@@ -282,15 +282,11 @@ def _read_array(X, estimator):
     from sklearn.utils import check_array
 
     _refuse_what_is_no_array(X)
-    if not hasattr(X, "dtypes") and not hasattr(X, "tocsr"):
+    if not hasattr(X, "dtypes"):
         X = _as_numpy(X)
         _refuse_kinds(X, "X")
         if X.ndim > 3:
-            raise ValueError(
-                f"X has {X.ndim} dimensions, shape {X.shape}; expected an array of "
-                "shape (n_samples, n_timesteps, n_features) or "
-                "(n_samples, n_timesteps)."
-            )
+            raise ValueError(f"X has {X.ndim} dimensions, {X.shape}; {EXPECTED}")
     array = check_array(
         X,
         allow_nd=np.ndim(X) == 3,
@@ -307,15 +303,20 @@ def _read_array(X, estimator):
     return array
 
 
+EXPECTED = (
+    "expected an array of shape (n_samples, n_timesteps, n_features) or "
+    "(n_samples, n_timesteps), or a list of arrays."
+)
+
+
 def _refuse_what_is_no_array(X):
     if X is None:
-        raise ValueError("X is None; expected an array or a list of arrays.")
+        raise ValueError(f"X is None; {EXPECTED}")
+    if hasattr(X, "tocsr"):
+        raise TypeError("X is sparse; sequences are dense arrays: X.toarray().")
     _refuse_masked(X, "X")
     if isinstance(X, (str, bytes, dict, set, Iterator)):
-        raise TypeError(
-            f"X is a {type(X).__name__}; expected an array of shape (n_samples, "
-            "n_timesteps, n_features) or (n_samples, n_timesteps), or a list of arrays."
-        )
+        raise TypeError(f"X is a {type(X).__name__}; {EXPECTED}")
     if getattr(getattr(X, "index", None), "nlevels", 1) > 1:
         raise ValueError(
             "the rows of X have a MultiIndex such as (series, time), so the number of "
