@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch.nn import Parameter, ParameterList
 
-from skpararnn.cells._init import check_init, new_generator, uniform_within
-from skpararnn.cells._table import CELLS
-from skpararnn.ops._checks import check_choice, check_positive_int
+from ..ops._checks import check_choice, check_positive_int
+from ._init import check_init, new_generator, uniform_within
+from ._table import CELLS
 
 
 class BlockRecurrentCell(torch.nn.Module):
@@ -65,8 +65,19 @@ class BlockRecurrentCell(torch.nn.Module):
     ------
     ValueError
         For sizes that are no positive integers, a `d_s` whose length is not K, unknown
-        names, highway candidates with d_in other than d or unequal sizes, and for
-        options that do not fit the cell.
+        names, highway candidates with d_in other than d or unequal sizes, and for a
+        `forget_bias` or `init` that does not fit the cell.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skpararnn.cells import BlockRecurrentCell
+    >>> cell = BlockRecurrentCell(3, cell="lstm", d_s=2, K=4)
+    >>> cell.weight_x.shape, cell.weight_h.shape
+    (torch.Size([4, 8, 3]), torch.Size([4, 4, 2, 2]))
+    >>> h, (h_last, c_last) = cell(torch.zeros(5, 7, 3))
+    >>> h.shape, c_last.shape
+    (torch.Size([5, 7, 8]), torch.Size([5, 8]))
     """
 
     def __init__(

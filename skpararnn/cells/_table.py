@@ -1,15 +1,14 @@
 """The table of cells: the single place where they differ above their ops."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from skpararnn.ops import gru, lru, lstm, rnn
-from skpararnn.ops._lru import CANDIDATES
-from skpararnn.ops._rnn import ACTIVATIONS
+from ..ops import gru, lru, lstm, rnn
+from ..ops._lru import CANDIDATES
+from ..ops._rnn import ACTIVATIONS
 
 
-@dataclass(frozen=True)
-class CellSpec:
+class CellSpec(NamedTuple):
     """What a layer, and what stands above it, need to know about a cell.
 
     Parameters
@@ -17,40 +16,44 @@ class CellSpec:
     op : callable
         The function of :mod:`skpararnn.ops`.
     gates : str
-        A letter for each gate, in the order of the rows of `weight_x` and `bias`.
+        A letter for each gate, in the order of the rows of the op's `weight_x` and
+        `bias`.
     recurrent : str
-        The gates with a recurrent matrix, in the order of `weight_h`.
-    states : tuple of str
-        What the cell carries from step to step; the op takes a first value for each
-        (h0, c0) and returns the last ones.
-    options : mapping of str to tuple
-        Arguments of the op that a user chooses, with the values they may have.
+        The gates with a recurrent matrix, in the order of the op's `weight_h`.
     biased : str
-        The gates that have a bias; all by default.
-    extra_bias : mapping of str to str
+        The gates whose bias is a parameter.
+    states : tuple of str, default=("h",)
+        What is carried from step to step. The op takes a first value for each (h0, c0)
+        and returns the last ones.
+    options : dict of str to tuple, default={}
+        Arguments of the op that the user chooses, with the values they may have.
+    extra_bias : dict of str to str, default={}
         Further biases of shape (d,), each with the option that has to be on for it.
-    highway : str
+    highway : str, default=""
         The gate that ``candidate="highway"`` replaces by the layer's input.
-    chrono : mapping of str to int
+    chrono : dict of str to int, default={}
         The gates whose bias ``init="chrono"`` sets: +1 for one that keeps, -1 for one
         that writes.
-    forget : str
+    forget : str, default=""
         The gate whose bias `forget_bias` sets.
+
+    Examples
+    --------
+    >>> from skpararnn.cells import CELLS
+    >>> CELLS["gru"].gates, CELLS["lstm"].states
+    ('rzn', ('h', 'c'))
     """
 
     op: Callable
     gates: str
     recurrent: str
+    biased: str
     states: tuple[str, ...] = ("h",)
-    options: Mapping[str, tuple] = field(default_factory=dict)
-    biased: str = ""
-    extra_bias: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, tuple] = {}
+    extra_bias: Mapping[str, str] = {}
     highway: str = ""
-    chrono: Mapping[str, int] = field(default_factory=dict)
+    chrono: Mapping[str, int] = {}
     forget: str = ""
-
-    def __post_init__(self):
-        object.__setattr__(self, "biased", self.biased or self.gates)
 
 
 CELLS = {
@@ -58,12 +61,14 @@ CELLS = {
         rnn,
         gates="a",
         recurrent="a",
+        biased="a",
         options={"activation": tuple(ACTIVATIONS)},
     ),
     "lstm": CellSpec(
         lstm,
         gates="ifgo",
         recurrent="ifgo",
+        biased="ifgo",
         states=("h", "c"),
         chrono={"f": +1, "i": -1},
         forget="f",
@@ -72,6 +77,7 @@ CELLS = {
         gru,
         gates="rzn",
         recurrent="rzn",
+        biased="rzn",
         options={"reset_after": (True, False)},
         extra_bias={"bias_q": "reset_after"},
         chrono={"z": +1},
@@ -80,8 +86,8 @@ CELLS = {
         lru,
         gates="cf",
         recurrent="f",
-        options={"candidate": CANDIDATES},
         biased="f",
+        options={"candidate": CANDIDATES},
         highway="c",
         chrono={"f": -1},
     ),

@@ -1,5 +1,5 @@
 """Whole networks: a batch of sequences in, one output a sequence or a step out."""
 
-from skpararnn.nets._recurrent import RecurrentNet
+from ._recurrent import RecurrentNet
 
 __all__ = ["RecurrentNet"]

@@ -10,8 +10,8 @@ section 6.3, which leaves the inner width of "ffn" open.
 import torch
 from torch.nn.functional import linear as affine
 
-from skpararnn.nets._modules import linear
-from skpararnn.ops._checks import check_choice, check_positive_int
+from ..ops._checks import check_choice, check_positive_int
+from ._modules import linear
 
 
 class Linear(torch.nn.Module):

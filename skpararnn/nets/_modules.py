@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from skpararnn.cells._init import uniform_within
+from ..cells._init import uniform_within
 
 
 def linear(d_in, d_out, *, bias=True, generator):

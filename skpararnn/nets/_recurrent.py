@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import torch
 
-from skpararnn.cells import CELLS, BlockRecurrentCell
-from skpararnn.cells._init import new_generator
-from skpararnn.nets._aggregation import make_aggregation
-from skpararnn.nets._modules import Dropout, linear
-from skpararnn.ops._checks import check_choice, check_positive_int
-from skpararnn.ops._lru import CANDIDATES
-from skpararnn.ops._scan import blank_padding
+from ..cells import CELLS, BlockRecurrentCell
+from ..cells._init import new_generator
+from ..ops._checks import check_choice, check_positive_int
+from ..ops._lru import CANDIDATES
+from ..ops._scan import blank_padding
+from ._aggregation import make_aggregation
+from ._modules import Dropout, linear
 
 
 class Readout(NamedTuple):
@@ -38,31 +38,41 @@ class RecurrentNet(torch.nn.Module):
     ----------
     d_in, d_out : int
         Features of the input and of the output.
-    cell, d_s, K, activation, reset_after, init, forget_bias, t_max, backend
-        Of every layer, as in :class:`~skpararnn.cells.BlockRecurrentCell`.
+    cell : {"rnn", "lstm", "gru", "lru"}, default="rnn"
+        Of every layer, like all that is not described here: see
+        :class:`~skpararnn.cells.BlockRecurrentCell`.
+    d_s : int or sequence of K ints, default=2
+    K : int, default=32
     n_layers : int, default=1
-        Layers read the outputs of the layer below through a dense projection.
+        A layer reads the outputs of the layer below through a dense projection.
+    activation : {"tanh", "relu", "sigmoid", "identity"}, default="tanh"
     candidate : {"highway", "tanh"}, default="highway"
-        Of the layers from the second on of an lru: "highway" passes the layer's input
-        on as the candidate; the first layer always has "tanh".
+        Of the layers of an lru from the second on: "highway" takes the layer's input as
+        the candidate. The first layer always has "tanh".
+    reset_after : bool, default=True
     aggregation : {None, "linear", "fc", "ffn"}, default=None
         Applied once, between read-out and head.
     d_agg : int, optional
         Width of the aggregation's output; that of the read-out if not given.
     d_ff : int, optional
-        Inner width of "ffn"; four times the read-out's if not given.
+        Inner width of "ffn"; four times that of the read-out if not given.
     bidirectional : bool, default=False
         Every layer runs in both directions; its output is [forward, backward].
     dropout : float, default=0.0
         In [0, 1), on the outputs of all layers but the last, in training.
+    init : str or callable, default="uniform"
+    forget_bias : float, optional
+    t_max : int, optional
     readout : {"last", "mean", "last+mean", "all"}, default="last"
-        "last": the state at the last real step (of a backward run at step 0); "mean":
-        the mean over real steps; "last+mean": both; "all": every step.
-    dtype, device
-        Of the parameters.
+        What the head reads. "last": the state at the last real step (of a backward run
+        at step 0); "mean": the mean over real steps; "last+mean": both; "all": every
+        step.
+    backend : str, default="auto"
+    dtype : torch.dtype, optional
+    device : torch.device or str, optional
     generator : torch.Generator, optional
-        Source of every random number, that of dropout included; a new one with a random
-        seed if not given.
+        Source of every random number, those of dropout included; a new one with a
+        random seed if not given.
 
     Attributes
     ----------
@@ -84,6 +94,14 @@ class RecurrentNet(torch.nn.Module):
     Notes
     -----
     With K = 1 the layers are those of ``torch.nn.RNN``, ``LSTM`` and ``GRU``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skpararnn.nets import RecurrentNet
+    >>> net = RecurrentNet(3, 1, cell="gru", d_s=2, K=8, n_layers=2)
+    >>> net(torch.zeros(5, 7, 3), lengths=torch.tensor([7, 3, 1, 7, 2])).shape
+    torch.Size([5, 1])
     """
 
     def __init__(
@@ -166,12 +184,17 @@ class RecurrentNet(torch.nn.Module):
         return y
 
     def hidden_states(self, x, lengths=None):
-        """Return the states of the last layer, 0 at padded steps.
+        """Return the states of the last layer.
+
+        Parameters
+        ----------
+        x : tensor of shape (N, T, d_in)
+        lengths : integer tensor of shape (N,), optional
 
         Returns
         -------
         h : tensor of shape (N, T, d)
-            ``(N, T, 2 * d)``, [forward, backward], if bidirectional.
+            0 at padded steps. ``(N, T, 2 * d)``, [forward, backward], if bidirectional.
         """
         h, _ = self._states(x, lengths, "all")
         return h

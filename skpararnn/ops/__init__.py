@@ -5,9 +5,9 @@ recurrent matrix is block diagonal: ``weight_h`` holds K blocks of size d_s per 
 ``d = K * d_s``. Unit j of block k is hidden unit ``k * d_s + j``.
 """
 
-from skpararnn.ops._gru import gru
-from skpararnn.ops._lru import lru
-from skpararnn.ops._lstm import lstm
-from skpararnn.ops._rnn import rnn
+from ._gru import gru
+from ._lru import lru
+from ._lstm import lstm
+from ._rnn import rnn
 
 __all__ = ["gru", "lru", "lstm", "rnn"]

@@ -1,6 +1,6 @@
 """Which implementation of an op runs."""
 
-from skpararnn.ops._checks import check_choice
+from ._checks import check_choice
 
 BACKENDS = ("auto", "reference")
 

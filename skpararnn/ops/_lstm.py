@@ -4,9 +4,9 @@ from functools import partial
 
 import torch
 
-from skpararnn.ops._backend import choose
-from skpararnn.ops._checks import check_layer
-from skpararnn.ops._scan import blank_padding, project, scan, stack_gates
+from ._backend import choose
+from ._checks import check_layer
+from ._scan import blank_padding, project, scan, stack_gates
 
 
 def lstm(
