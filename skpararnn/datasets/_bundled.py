@@ -87,9 +87,9 @@ def load_bike_sharing(*, return_X_y=False):
 
     Notes
     -----
-    165 hours are missing, most of them because nobody rented a bike: `DESCR` says why
-    that is likely. They stay gaps here; `frame.asfreq("h")` turns them into rows of
-    NaN, which is what a model that counts in hours needs before windows are cut.
+    165 hours are missing, most of them probably because nobody rented a bike: `DESCR`
+    gives the reasons. They stay gaps here. `frame.asfreq("h")` turns them into rows of
+    NaN, to be filled before windows are cut that count in hours.
 
     `casual + registered = cnt`, so these two columns tell the target and are not among
     the features.
@@ -139,7 +139,7 @@ def load_cmapss_fd001(*, rul_cap=125, as_sequences=False, return_X_y=False):
     ----------
     rul_cap : int or None, default=125
         Largest remaining useful life. A healthy engine shows no sign of how long it
-        will last, so the literature cuts the target off, mostly at 125 cycles; scores
+        will last, so the literature cuts the target off, often at 125 cycles; scores
         compare only at the same cap. None keeps the plain number of cycles left.
     as_sequences : bool, default=False
         Return data and target as lists with one array an engine, in the order of
@@ -245,4 +245,4 @@ def load_air_quality():
 
 
 def _split_units(rows, units):
-    return [part.to_numpy() for _, part in rows.groupby(units)]
+    return [np.array(part, order="C") for _, part in rows.groupby(units)]

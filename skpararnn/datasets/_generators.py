@@ -19,9 +19,10 @@ def make_adding_problem(n_samples=1000, n_timesteps=100, *, random_state=None):
         Number of sequences.
     n_timesteps : int, default=100
         Steps of each, at least 2; an odd number makes the second half the longer one.
-        Published results are for 100 and 500 and more.
+        Published results are for 100, 500 and more.
     random_state : int, RandomState instance or None, default=None
-        Source of the draws.
+        Source of the draws. None draws anew each time, not from NumPy's global
+        generator.
 
     Returns
     -------
@@ -56,10 +57,8 @@ def make_adding_problem(n_samples=1000, n_timesteps=100, *, random_state=None):
     >>> bool((X[:, :, 0] * X[:, :, 1]).sum(axis=1)[0] == y[0])
     True
     """
-    from sklearn.utils import check_random_state
-
     check_parameters(_ADDING_PROBLEM, locals())
-    rng = check_random_state(random_state)
+    rng = _make_rng(random_state)
 
     half = n_timesteps // 2
     values = rng.uniform(size=(n_samples, n_timesteps))
@@ -92,8 +91,8 @@ def make_rnn_process(
         h_t = tanh(W_h h_{t-1} + W_x x_t + b_h)      d = hidden_size
         y   = W_y h_T + b_y + e,                     e ~ N(0, noise_variance)
 
-    With the weights known, a fitted network can be held against the truth, and no
-    model can have a mean squared error below `noise_variance`.
+    With the weights known, a fitted network can be held against the truth, and on new
+    sequences no model has an expected squared error below `noise_variance`.
 
     Parameters
     ----------
@@ -122,7 +121,8 @@ def make_rnn_process(
     return_weights : bool, default=False
         Return the weights, too.
     random_state : int, RandomState instance or None, default=None
-        Source of the draws.
+        Source of the draws. None draws anew each time, not from NumPy's global
+        generator.
 
     Returns
     -------
@@ -166,50 +166,54 @@ def make_rnn_process(
     >>> X.shape, y.shape, weights.weight_h.shape
     ((50, 20, 1), (50, 8), (8, 8))
     """
-    from sklearn.utils import check_random_state
-
     check_parameters(_RNN_PROCESS, locals())
     if recurrent == "jordan" and hidden_size % 4:
         raise ValueError(
             "hidden_size must be a multiple of 4 for recurrent='jordan', "
             f"got {hidden_size}."
         )
-    rng = check_random_state(random_state)
+    rng = _make_rng(random_state)
 
-    weights = _draw_weights(rng, n_features, hidden_size, n_outputs)
-    weights.weight_h = _RECURRENT[recurrent](rng, hidden_size, spectral_radius)
+    weight_h = _RECURRENT[recurrent](rng, hidden_size, spectral_radius)
+    weights = _draw_weights(rng, weight_h, n_features, n_outputs)
     X = rng.standard_normal((n_samples, n_timesteps, n_features))
     signal = _run(X, weights) @ weights.weight_y.T + weights.bias_y
     y = signal + np.sqrt(noise_variance) * rng.standard_normal(signal.shape)
     return (X, y, weights) if return_weights else (X, y)
 
 
-def _draw_weights(rng, n_features, d, n_outputs):
+def _make_rng(random_state):
+    from sklearn.utils import check_random_state
+
+    # scikit-learn reads None as NumPy's global generator, which belongs to the user
+    fresh = np.random.RandomState() if random_state is None else random_state
+    return check_random_state(fresh)
+
+
+def _draw_weights(rng, weight_h, n_features, n_outputs):
     from sklearn.utils import Bunch
 
-    weight_x = 0.3 / np.sqrt(n_features) * rng.standard_normal((d, n_features))
-    if n_outputs is None:
-        return Bunch(
-            weight_x=weight_x,
-            bias_h=np.zeros(d),
-            weight_y=np.eye(d),
-            bias_y=np.zeros(d),
-        )
-    return Bunch(
-        weight_x=weight_x,
-        bias_h=0.3 * rng.standard_normal(d),
-        weight_y=rng.standard_normal((n_outputs, d)),
-        bias_y=rng.standard_normal(n_outputs),
+    d = len(weight_h)
+    weights = Bunch(
+        weight_x=0.3 / np.sqrt(n_features) * rng.standard_normal((d, n_features)),
+        weight_h=weight_h,
     )
+    if n_outputs is None:
+        weights.update(bias_h=np.zeros(d), weight_y=np.eye(d), bias_y=np.zeros(d))
+    else:
+        weights.update(
+            bias_h=0.3 * rng.standard_normal(d),
+            weight_y=rng.standard_normal((n_outputs, d)),
+            bias_y=rng.standard_normal(n_outputs),
+        )
+    return weights
 
 
 def _run(X, weights):
     """Return the last state, `(n_samples, d)`."""
     h = np.zeros((len(X), len(weights.weight_h)))
-    for t in range(X.shape[1]):
-        h = np.tanh(
-            h @ weights.weight_h.T + X[:, t] @ weights.weight_x.T + weights.bias_h
-        )
+    for x in X.swapaxes(0, 1):
+        h = np.tanh(h @ weights.weight_h.T + x @ weights.weight_x.T + weights.bias_h)
     return h
 
 

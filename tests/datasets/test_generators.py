@@ -138,10 +138,10 @@ def test_normal_recurrence_has_its_spectral_radius(radius):
 
 def test_jordan_recurrence_holds_r4_and_c2_blocks_in_turn():
     *_, weights = make_rnn_process(
-        1, hidden_size=32, recurrent="jordan", return_weights=True, random_state=0
+        1, hidden_size=64, recurrent="jordan", return_weights=True, random_state=0
     )
-    rebuilt = np.zeros((32, 32))
-    for start in range(0, 32, 4):
+    rebuilt = np.zeros((64, 64))
+    for start in range(0, 64, 4):
         block = weights.weight_h[start : start + 4, start : start + 4]
         if start % 8 == 0:
             modulus = abs(block[0, 0])
@@ -155,6 +155,7 @@ def test_jordan_recurrence_holds_r4_and_c2_blocks_in_turn():
         assert 0.45 <= modulus <= 0.9
         rebuilt[start : start + 4, start : start + 4] = expected
     np.testing.assert_array_equal(weights.weight_h, rebuilt)
+    assert set(np.sign(np.diag(rebuilt)[::8])) == {-1, 1}
 
 
 @pytest.mark.parametrize("recurrent", ["normal", "jordan"])
@@ -224,6 +225,12 @@ def test_a_generator_moves_on(draw):
 
 
 @pytest.mark.parametrize("draw", [draw_adding, draw_rnn])
-def test_a_random_state_that_is_none_is_refused(draw):
+def test_no_seed_draws_anew(draw):
+    # that NumPy's global generator stays where it is, conftest sees to
+    assert (draw(None)[1] != draw(None)[1]).any()
+
+
+@pytest.mark.parametrize("draw", [draw_adding, draw_rnn])
+def test_a_random_state_that_is_no_seed_is_refused(draw):
     with pytest.raises(ValueError, match="cannot be used to seed"):
         draw("seed")
