@@ -2,9 +2,9 @@
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_complex_dtype, is_numeric_dtype
 
 from ._series import check_time, find_series
+from ._table import refuse_text_and_dates
 
 
 def sequences_from_frame(
@@ -138,15 +138,10 @@ def _feature_values(df, features):
     if not features:
         raise ValueError("df has no column left for the features.")
     _check_columns(df, features, "features")
-    dtypes = df[features].dtypes
-    for name, dtype in dtypes.items():
-        if not is_numeric_dtype(dtype) or is_complex_dtype(dtype):
-            raise ValueError(
-                f"column {name!r} has the type {dtype} and cannot be a feature; turn "
-                "it into numbers or leave it out of features."
-            )
-    dtype = np.float32 if (dtypes == np.float32).all() else np.float64
-    return df[features].to_numpy(dtype, na_value=np.nan)
+    frame = df[features]
+    refuse_text_and_dates(frame)
+    dtype = np.float32 if (frame.dtypes == np.float32).all() else np.float64
+    return frame.to_numpy(dtype, na_value=np.nan)
 
 
 def _target_values(df, target, series, per_step):

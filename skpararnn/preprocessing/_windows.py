@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..utils import _parameters as rule
 from ._base import BaseTransformer
 from ._series import series_of_table
+from ._table import AS_TABLE, check_finite, refuse_what_is_no_table
 
 # what stands before the first rows of the series, given these rows (n_series, f)
 PADS = {
@@ -24,9 +25,6 @@ RULES = {
     "horizon": rule.integer(0),
     "stride": rule.integer(1),
 }
-
-# finite values are checked by _check_table, which names the row
-AS_TABLE = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
 
 
 class TrailingWindows(
@@ -177,8 +175,10 @@ class TrailingWindows(
         return self.fit(X).transform(X, groups=groups)
 
     def _read(self, X, *, reset):
-        _refuse_list_of_tables(X)
-        return _check_table(validate_data(self, X, reset=reset, **AS_TABLE), X)
+        refuse_what_is_no_table(X)
+        table = validate_data(self, X, reset=reset, **AS_TABLE)
+        check_finite(table, X)
+        return table
 
 
 def make_windows(
@@ -264,8 +264,9 @@ def make_windows(
     """
     parameters = {"window_size": window_size, "horizon": horizon, "stride": stride}
     rule.check_parameters(RULES, parameters)
-    _refuse_list_of_tables(X)
-    table = _check_table(check_array(X, input_name="X", **AS_TABLE), X)
+    refuse_what_is_no_table(X)
+    table = check_array(X, input_name="X", **AS_TABLE)
+    check_finite(table, X)
     y = None if y is None else _check_targets(y, len(table))
     series = series_of_table(X, groups, len(table))
 
@@ -280,9 +281,6 @@ def make_windows(
     if return_index:
         answer.append(index)
     return answer[0] if len(answer) == 1 else tuple(answer)
-
-
-# ------------------------------------------------------------------------ windows
 
 
 def _windows_of(table, span, dilation=1):
@@ -324,32 +322,6 @@ def _last_rows(series, window_size, horizon, stride):
             f"{window_size + horizon}."
         )
     return np.flatnonzero(is_full)
-
-
-# ------------------------------------------------------------------------- checks
-
-
-def _refuse_list_of_tables(X):
-    if isinstance(X, (list, tuple)) and any(getattr(x, "ndim", 0) > 1 for x in X):
-        raise ValueError(
-            "X is a list of arrays; windows are cut from one table of shape "
-            "(n_rows, n_features): stack the arrays and name their series in `groups`."
-        )
-
-
-def _check_table(table, X):
-    """Name the row and column of the first NaN or infinity, if there is one."""
-    is_bad = ~np.isfinite(table)
-    if is_bad.any():
-        row, column = np.argwhere(is_bad)[0]
-        value = "NaN" if np.isnan(table[row, column]) else "infinity"
-        name = getattr(X, "columns", range(table.shape[1]))[column]
-        raise ValueError(
-            f"Input X contains {value} in row {row}, column {name}. Fill missing "
-            "values before windows are cut: in a window they could not be told from "
-            "padding."
-        )
-    return table
 
 
 def _check_targets(y, n_rows):

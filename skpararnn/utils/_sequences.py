@@ -218,7 +218,7 @@ def _read_list(X, dtype):
 
 def _read_one(x, i):
     """One sequence of a list as a numeric array of shape (n_timesteps, n_features)."""
-    _refuse_masked(x, f"sample {i} of X")
+    refuse_masked(x, f"sample {i} of X")
     try:
         array = np.asarray(x)
         if array.dtype.kind in "OUS":
@@ -228,7 +228,7 @@ def _read_one(x, i):
             f"sample {i} of X cannot be read as a numeric array of shape "
             f"(n_timesteps, n_features): {error}"
         ) from error
-    _refuse_kinds(array, f"sample {i} of X")
+    refuse_kinds(array, f"sample {i} of X")
     if array.ndim and len(array) == 0:
         raise ValueError(
             f"sample {i} of X is an empty sequence: its length is 0, at least one time "
@@ -259,7 +259,8 @@ def _refuse_other_columns(X):
             )
 
 
-def _refuse_kinds(array, what):
+def refuse_kinds(array, what):
+    """Refuse complex numbers and dates, which NumPy would turn into other numbers."""
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {what} has {array.dtype}.")
     if array.dtype.kind in "mM":
@@ -269,11 +270,12 @@ def _refuse_kinds(array, what):
         )
 
 
-def _refuse_masked(array, what):
+def refuse_masked(array, what):
+    """Refuse masked arrays, whose mask NumPy would drop."""
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError(
-            f"{what} is a masked array, whose mask would be lost; padding is NaN in a "
-            "3D array: X.filled(numpy.nan)."
+            f"{what} is a masked array, which is not read; missing steps are NaN: "
+            "X.filled(numpy.nan)."
         )
 
 
@@ -284,7 +286,7 @@ def _read_array(X, estimator):
     _refuse_what_is_no_array(X)
     if not hasattr(X, "dtypes"):
         X = _as_numpy(X)
-        _refuse_kinds(X, "X")
+        refuse_kinds(X, "X")
         if X.ndim > 3:
             raise ValueError(f"X has {X.ndim} dimensions, {X.shape}; {EXPECTED}")
     array = check_array(
@@ -294,7 +296,7 @@ def _read_array(X, estimator):
         estimator=estimator,
         input_name="X",
     )
-    _refuse_kinds(array, "X")
+    refuse_kinds(array, "X")
     if array.ndim == 3 and 0 in array.shape[1:]:
         raise ValueError(
             f"X of shape (n_samples, n_timesteps, n_features) = {array.shape} is "
@@ -314,7 +316,7 @@ def _refuse_what_is_no_array(X):
         raise ValueError(f"X is None; {EXPECTED}")
     if hasattr(X, "tocsr"):
         raise TypeError("X is sparse; sequences are dense arrays: X.toarray().")
-    _refuse_masked(X, "X")
+    refuse_masked(X, "X")
     if isinstance(X, (str, bytes, dict, set, Iterator)):
         raise TypeError(f"X is a {type(X).__name__}; {EXPECTED}")
     if getattr(getattr(X, "index", None), "nlevels", 1) > 1:
