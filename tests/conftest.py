@@ -44,12 +44,15 @@ def _global_state():
 
 
 @pytest.fixture(autouse=True)
-def empty_memory_holds_nan(monkeypatch):
+def empty_memory_holds_nan(global_state_is_left_alone, monkeypatch):
     """Fill ``torch.empty`` and its kin, so that a cell nobody writes is noticed.
 
     The functions are wrapped, because torch's own switch for this works only with
     deterministic algorithms, and with those the tests would see another torch than the
     users do. A test that runs before anything imported torch goes without.
+
+    The other fixture is asked for first, so that it looks again after `monkeypatch` has
+    put everything back.
     """
     torch = sys.modules.get("torch")
     if torch is None:
