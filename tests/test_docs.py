@@ -14,6 +14,7 @@ import textwrap
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -185,3 +186,23 @@ def test_docstring_and_signature_agree(name):
 )
 def test_a_wrong_default_is_found(said, default, true):
     assert states(said, default) is true
+
+
+ESTIMATORS = [name for name in CALLABLES if re.fullmatch(r"skpararnn\.[A-Z]\w+", name)]
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_docstring_lists_the_fitted_attributes(name):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(20, 4)), columns=list("abcd"))
+    y = np.arange(20) % 3
+    model = CALLABLES[name](d_s=2, K=2, max_epochs=2).fit(X, y)
+
+    section = CALLABLES[name].__doc__.partition("Attributes\n")[2]
+    lines = re.findall(
+        r"^ {4}(\w[\w, ]*_) : ", section.partition("See Also")[0], re.MULTILINE
+    )
+    listed = {name for line in lines for name in line.split(", ")}
+    fitted = {name for name in vars(model) if re.fullmatch(r"[A-Za-z]\w*_", name)}
+    assert fitted <= listed
+    assert [name for name in listed if not hasattr(model, name)] == []
