@@ -52,14 +52,15 @@ class SequenceTransformer(BaseTransformer, auto_wrap_output_keys=None):
         if by_columns == self._fitted_on_columns:
             columns = X if by_columns else sequences.values
             validate_data(self, columns, reset=reset, skip_check_array=True)
-        elif by_columns or sequences.n_features > 1:
-            raise ValueError(_NOT_AS_FITTED[by_columns].format(type(self).__name__))
+        elif by_columns:
+            raise ValueError(
+                f"{type(self).__name__} was fitted on a 3D array or a list, X is 2D: "
+                "pass sequences of one feature as a 3D array, X[:, :, None]."
+            )
+        elif sequences.n_features > 1:
+            raise ValueError(
+                f"{type(self).__name__} was fitted on a 2D array, whose rows are "
+                "sequences of one feature; the sequences of X have "
+                f"{sequences.n_features} features."
+            )
         return sequences
-
-
-_NOT_AS_FITTED = {
-    True: "{0} was fitted on sequences of steps with features, X is 2D; pass sequences "
-    "of one feature as a 3D array, X[:, :, None].",
-    False: "{0} was fitted on a 2D array, whose rows are sequences of one feature; the "
-    "sequences of X have more than one.",
-}

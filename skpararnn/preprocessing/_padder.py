@@ -133,10 +133,10 @@ class SequencePadder(SequenceTransformer, auto_wrap_output_keys=None):
             self._warn_of_cut(lengths, T)
 
         kept = np.minimum(lengths, T)
-        is_real = _one_end(np.arange(T), T, kept[:, None], last=self.side == "left")
-        step = np.concatenate([np.arange(n) for n in lengths])
-        each = np.repeat([lengths, kept], lengths, axis=1)
-        is_kept = _one_end(step, *each, last=self.truncate == "left")
+        row = np.repeat(np.arange(len(sequences)), lengths)
+        drops_first, pads_first = self.truncate == "left", self.side == "left"
+        is_kept = _at_end(sequences.steps, lengths[row], kept[row], last=drops_first)
+        is_real = _at_end(np.arange(T), T, kept[:, None], last=pads_first)
         shape = len(sequences), T, sequences.n_features
         padded = np.full(shape, self.value, sequences.values.dtype)
         padded[is_real] = sequences.values[is_kept]
@@ -153,6 +153,6 @@ class SequencePadder(SequenceTransformer, auto_wrap_output_keys=None):
         )
 
 
-def _one_end(step, length, n, *, last):
-    """Whether a step is among the last (or first) n of a sequence."""
+def _at_end(step, length, n, *, last):
+    """Whether a step is among the last (or else the first) n of a sequence."""
     return step >= length - n if last else step < n

@@ -236,11 +236,11 @@ def make_windows(
 
     Notes
     -----
-    Windows overlap, so they must be split by time, never at random. With
-    ``horizon=h`` the last ``h - 1`` training windows before a split have targets that
-    are not known yet when the first test window ends; leave them out by
-    ``TimeSeriesSplit(gap=h - 1)``, as below (divide by `stride` and round up). A scaler
-    belongs into the Pipeline, or it has seen the test rows.
+    Windows overlap, so they must be split by time, never at random. The last
+    ``horizon - 1`` training windows before a split have targets that are not known yet
+    when the first test window ends; ``TimeSeriesSplit(gap=horizon - 1)`` leaves them
+    out, as below (with a stride ``ceil(horizon / stride) - 1``). A scaler belongs into
+    the Pipeline, or it has seen the test rows.
 
     Examples
     --------
@@ -271,11 +271,10 @@ def make_windows(
     series = series_of_table(X, groups, len(table))
 
     last = _last_rows(series, window_size, horizon, stride)
+    last = last[np.argsort(series.order[last + horizon])]
     index = series.order[last + horizon]
-    in_time = np.argsort(index)
-    first = last[in_time] - (window_size - 1)
-    index = index[in_time]
-    answer = [_windows_of(table[series.order], window_size - 1)[first]]
+    span = window_size - 1
+    answer = [_windows_of(table[series.order], span)[last - span]]
     if y is not None:
         answer.append(y[index])
     if return_index:

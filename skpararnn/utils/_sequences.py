@@ -49,6 +49,11 @@ class Sequences:
         return np.diff(self.offsets)
 
     @property
+    def steps(self):
+        """Number of each real step in its sequence, ndarray (sum of lengths,)."""
+        return np.arange(len(self.values)) - np.repeat(self.offsets[:-1], self.lengths)
+
+    @property
     def n_features(self):
         """Number of features of a step."""
         return self.values.shape[1]
@@ -87,12 +92,12 @@ class Sequences:
             x[~real] = 0
         return x, lengths
 
-    def unflatten(self, steps):
+    def unflatten(self, answers):
         """Give per-step answers the container of the input.
 
         Parameters
         ----------
-        steps : ndarray of float of shape (sum of lengths, ...)
+        answers : ndarray of float of shape (sum of lengths, ...)
 
         Returns
         -------
@@ -101,19 +106,18 @@ class Sequences:
         the order of time, whatever the order of the columns.
         """
         if self.container in ("2d", "3d"):
-            return self._padded_as_before(steps)
-        parts = np.split(steps, self.offsets[1:-1])
+            return self._padded_as_before(answers)
+        parts = np.split(answers, self.offsets[1:-1])
         return parts if self.container == "list" else _object_array(parts)
 
-    def _padded_as_before(self, steps):
-        shape = len(self), self.n_timesteps, *steps.shape[1:]
-        if len(steps) == len(self) * self.n_timesteps:
-            return steps.reshape(shape)
-        answer = np.full(shape, np.nan, steps.dtype)
+    def _padded_as_before(self, answers):
+        shape = len(self), self.n_timesteps, *answers.shape[1:]
+        if len(answers) == len(self) * self.n_timesteps:
+            return answers.reshape(shape)
+        padded = np.full(shape, np.nan, answers.dtype)
         row = np.repeat(np.arange(len(self)), self.lengths)
-        step = np.arange(len(steps)) - self.offsets[row]
-        answer[row, self.starts[row] + step] = steps
-        return answer
+        padded[row, self.starts[row] + self.steps] = answers
+        return padded
 
 
 def check_sequences(
