@@ -163,7 +163,7 @@ def _check_constant(column, series):
     if differs.any():
         at = differs.argmax()
         raise ValueError(
-            f"target {column.name!r} of series {series.key_at(at)} is "
+            f"target {column.name!r} of series {series.name_at(at)} is "
             f"{column.iloc[first[at]]} and {column.iloc[at]}; with per_step=True each "
             "step has its own."
         )

@@ -37,9 +37,10 @@ class Series:
         """Place of each row within its series, for the rows in `order`."""
         return np.arange(len(self.order)) - np.repeat(self.offsets[:-1], self.lengths)
 
-    def key_at(self, place):
-        """Key of the series to which the row ``order[place]`` belongs."""
-        return self.keys[np.searchsorted(self.offsets, place, side="right") - 1]
+    def name_at(self, place):
+        """Name, for people, of the series to which ``order[place]`` belongs."""
+        key = self.keys[np.searchsorted(self.offsets, place, side="right") - 1]
+        return ", ".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
 def find_series(keys, what):
@@ -101,7 +102,7 @@ def check_time(series, time):
         before, now = time[at - 1], time[at]
         fault = f"{now} twice" if before == now else f"{now} after {before}"
         raise ValueError(
-            f"series {series.key_at(at)} has the time {fault}; sort the rows by time "
+            f"series {series.name_at(at)} has the time {fault}; sort the rows by time "
             "and keep one row for each time."
         )
 
