@@ -112,7 +112,7 @@ def _reference(x, weight_x, weight_h, bias, bias_q, reset_after, loop):
     p = project(blank_padding(x, loop.lengths), weight_x, bias, K)
     u = stack_gates(weight_h)
     if reset_after:
-        b_q = x.new_zeros(K, d_s, 1) if bias_q is None else bias_q.view(K, d_s, 1)
+        b_q = x.new_zeros(K, d_s, 1) if bias_q is None else bias_q.reshape(K, d_s, 1)
         step = partial(_step_after, u=u, b_q=b_q)
     else:
         u_rz, u_n = u.split([2 * d_s, d_s], dim=1)
