@@ -92,10 +92,11 @@ def lru(
         outputs=outputs,
     )
     check_choice("candidate", candidate, CANDIDATES)
-    if candidate == "highway" and weight_x.shape[1:] != (x.shape[2], x.shape[2]):
+    _, d, d_in = weight_x.shape
+    if candidate == "highway" and d_in != d:
         raise ValueError(
-            f"candidate='highway' needs d_in = d; x has d_in={x.shape[2]}, weight_x "
-            f"has d={weight_x.shape[1]}. Use candidate='tanh'"
+            f"candidate='highway' needs d_in = d; x has d_in={d_in}, weight_x has "
+            f"d={d}. Use candidate='tanh'"
         )
     run = choose(backend, {"reference": _reference})
     h, (h_last,) = run(x, weight_x, weight_h, bias, candidate, loop)

@@ -77,6 +77,8 @@ class Layer:
 
 
 def wave(tensor):
-    """Numbers between -1 and 1 to weigh a tensor with; the same for every backend."""
-    n = torch.arange(tensor.numel(), dtype=torch.float64)
-    return torch.sin(n + 1.0).reshape(tensor.shape).to(tensor.dtype)
+    """Weights between -1 and 1 that depend on the place in the array, not its shape."""
+    angle = torch.ones((), dtype=torch.float64)
+    for size in tensor.shape:
+        angle = 1.7 * angle[..., None] + torch.arange(size)
+    return torch.sin(angle).to(tensor.dtype)
