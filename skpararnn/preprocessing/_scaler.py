@@ -186,17 +186,15 @@ class SequenceScaler(
 def _mean_and_std(values, offsets):
     """Mean and standard deviation of ``values[offsets[i]:offsets[i + 1]]``."""
     lengths = np.diff(offsets)
-
-    def average(x):
-        total = np.add.reduceat(x, offsets[:-1], axis=0, dtype=np.float64)
-        return total / lengths[:, None]
-
-    mean = average(values)
+    mean = _sums(values, offsets) / lengths[:, None]
     deviation = values - np.repeat(mean, lengths, axis=0)
-    # a long sum rounds, and a constant feature must not seem to vary by that
-    correction = average(deviation)
-    variance = average(deviation**2) - correction**2
-    return mean + correction, np.sqrt(np.maximum(variance, 0))
+    return mean, np.sqrt(_sums(deviation**2, offsets) / lengths[:, None])
+
+
+def _sums(values, offsets):
+    # sum(axis=0) adds one row after another, and over 1e5 rows that rounds by 1e4 units
+    # in the last place: a constant would seem to vary. reduceat adds in pairs.
+    return np.add.reduceat(values, offsets[:-1], axis=0, dtype=np.float64)
 
 
 def _like(X, sequences, values):

@@ -130,10 +130,10 @@ def test_mean_and_spread_can_be_left_alone(scope):
 @pytest.mark.parametrize("constant", [0.1, 1 / 3, 1e8 + 0.1, -7.0, 0.0])
 @pytest.mark.parametrize("scope", ["feature", "sequence"])
 def test_constant_features_have_scale_one(constant, scope):
-    X = np.full((20, 5000, 1), constant)  # a sum over many steps rounds
+    X = np.full((20, 5000, 2), constant)  # a sum over many steps rounds
     scaler = SequenceScaler(scope=scope).fit(X)
     if scope == "feature":
-        assert_array_equal(scaler.scale_, [1.0])
+        assert_array_equal(scaler.scale_, [1, 1])
     assert_allclose(scaler.transform(X), 0, atol=1e-15 * abs(constant))
 
 
