@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_softmax, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils import column_or_1d, compute_class_weight
+from sklearn.utils import assert_all_finite, column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..utils._callbacks import with_callbacks
@@ -86,7 +86,7 @@ class SequenceClassifier(ClassifierMixin, BaseSequenceEstimator):
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``; rows sum to one.
         """
-        return self._normalise(softmax, X)
+        return _probabilities(self._apply(X, "forward"))
 
     def predict_log_proba(self, X):
         """Logarithm of the probability of each class.
@@ -101,7 +101,11 @@ class SequenceClassifier(ClassifierMixin, BaseSequenceEstimator):
         ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        return self._normalise(log_softmax, X)
+        scores = self._apply(X, "forward")
+        probability = _probabilities(scores)
+        # where the probability rounds to zero its logarithm does not
+        exact = log_softmax(scores, axis=1)
+        return np.log(probability, out=exact, where=probability > 0)
 
     def decision_function(self, X):
         """Scores before they become probabilities.
@@ -119,16 +123,13 @@ class SequenceClassifier(ClassifierMixin, BaseSequenceEstimator):
         scores = self._apply(X, "forward")
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def _normalise(self, function, X):
-        scores = self._apply(X, "forward")
-        # in double precision, so that rows sum to one as closely as the type allows
-        return function(scores.astype(np.float64), axis=1).astype(scores.dtype)
-
     # --------------------------------------------------------------- steps of the fit
 
     def _check_y(self, y):
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
         check_classification_targets(y)
-        return column_or_1d(y, warn=True)
+        return y
 
     def _learn(self, y, weight, classes):
         labels = np.unique(y)
@@ -165,6 +166,11 @@ class SequenceClassifier(ClassifierMixin, BaseSequenceEstimator):
         from ._training import CrossEntropy
 
         return CrossEntropy()
+
+
+def _probabilities(scores):
+    # in double precision, so that rows sum to one as closely as their type allows
+    return softmax(scores.astype(np.float64), axis=1).astype(scores.dtype)
 
 
 def _refuse_unknown(labels, classes):

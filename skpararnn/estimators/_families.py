@@ -11,6 +11,11 @@ class ParaRNNFamily:
     activation: str = "tanh"
 
     def _cell_options(self):
+        if self.cell == "lru":
+            raise ValueError(
+                "cell='lru' has parameters of its own: use LRUClassifier or "
+                "LRURegressor."
+            )
         return {"cell": self.cell, "activation": self.activation}
 
 

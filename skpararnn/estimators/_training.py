@@ -5,6 +5,7 @@ This is the only module that imports skorch.
 
 import copy
 import dis
+import inspect
 import logging
 import warnings
 from contextlib import nullcontext
@@ -65,14 +66,15 @@ class SequenceDataset(torch.utils.data.Dataset):
         Returns
         -------
         inputs : dict of tensors
-            ``x`` (N, T, d_in), zeros after the last real step, and ``lengths`` (N,).
-        target : tuple
-            Target (N,) or (N, n_outputs), and weights (N,) or None.
+            ``x`` (N, T, d_in), zeros after the last real step, ``lengths`` (N,), and
+            if there are weights ``weight`` (N,).
+        target : tensor of shape (N,) or (N, n_outputs)
         """
         x, lengths = self.sequences.padded(rows)
-        weight = None if self.weight is None else torch.from_numpy(self.weight[rows])
         inputs = {"x": torch.from_numpy(x), "lengths": torch.from_numpy(lengths)}
-        return inputs, (torch.from_numpy(self.target[rows]), weight)
+        if self.weight is not None:
+            inputs["weight"] = torch.from_numpy(self.weight[rows])
+        return inputs, torch.from_numpy(self.target[rows])
 
 
 class BatchIterator:
@@ -116,9 +118,13 @@ class CrossEntropy(torch.nn.Module):
         """Loss of each row, (N,)."""
         return torch.nn.functional.cross_entropy(output, target, reduction="none")
 
+    def answer(self, output):
+        """Class numbers, (N,)."""
+        return output.argmax(axis=1)
+
     def score(self, output, target, weight):
         """Share of right answers."""
-        return accuracy_score(target, output.argmax(axis=1), sample_weight=weight)
+        return accuracy_score(target, self.answer(output), sample_weight=weight)
 
 
 class SquaredError(torch.nn.Module):
@@ -129,6 +135,10 @@ class SquaredError(torch.nn.Module):
     def forward(self, output, target):
         """Loss of each row, the mean over its outputs, (N,)."""
         return (output - target).square().mean(dim=1)
+
+    def answer(self, output):
+        """Scaled values as they are."""
+        return output
 
     def score(self, output, target, weight):
         """R2, which does not depend on the scale of the target."""
@@ -145,7 +155,7 @@ class NonFiniteLoss(Exception):
 
 
 class StopTraining(Exception):
-    """A skorch callback ended the training."""
+    """A skorch callback ended the training by raising KeyboardInterrupt."""
 
 
 class SequenceNet(skorch.NeuralNet):
@@ -164,13 +174,17 @@ class SequenceNet(skorch.NeuralNet):
             ("valid_loss", PassthroughScoring(name="valid_loss")),
         ]
 
+    def infer(self, x, **fit_params):
+        """Apply the module to a batch; weights concern the loss alone."""
+        inputs = {name: value for name, value in x.items() if name != "weight"}
+        return super().infer(inputs, **fit_params)
+
     def get_loss(self, y_pred, y_true, X=None, training=False):
         """Weighted mean of the losses of the rows."""
-        target, weight = y_true
-        losses = self.criterion_(y_pred, to_tensor(target, device=self.device))
-        if weight is None:
+        losses = self.criterion_(y_pred, to_tensor(y_true, device=self.device))
+        if "weight" not in X:
             return losses.mean()
-        weight = to_tensor(weight, device=self.device)
+        weight = to_tensor(X["weight"], device=self.device)
         return (weight * losses).sum() / weight.sum()
 
     def run_single_epoch(self, iterator, training, prefix, step_fn, **fit_params):
@@ -184,10 +198,8 @@ class SequenceNet(skorch.NeuralNet):
             loss = step["loss"].item()
             if not np.isfinite(loss):
                 raise NonFiniteLoss(f"the {prefix} loss of batch {number} is {loss}")
-            inputs, (_, weight) = batch
-            share = len(inputs["x"]) if weight is None else float(weight.sum())
             self.history.record_batch(f"{prefix}_loss", loss)
-            self.history.record_batch(f"{prefix}_batch_size", share)
+            self.history.record_batch(f"{prefix}_batch_size", _share(batch[0]))
             if not training:
                 outputs.append(step["y_pred"])
             self.notify("on_batch_end", batch=batch, training=training, **step)
@@ -201,6 +213,10 @@ class SequenceNet(skorch.NeuralNet):
         )
         self.history.record(f"valid_{self.criterion_.score_name}", score)
 
+    def predict(self, X):
+        """Class numbers or scaled values; what skorch's scoring callbacks see."""
+        return self.criterion_.answer(super().predict(X))
+
     def notify(self, method_name, **cb_kwargs):
         """Call the callbacks; one that raises KeyboardInterrupt ends the training."""
         try:
@@ -209,6 +225,11 @@ class SequenceNet(skorch.NeuralNet):
             if _comes_from_a_signal(error):
                 raise
             raise StopTraining from error
+
+
+def _share(inputs):
+    """Return what a batch counts for in the mean loss of an epoch."""
+    return float(inputs["weight"].sum()) if "weight" in inputs else len(inputs["x"])
 
 
 def _comes_from_a_signal(error):
@@ -325,13 +346,24 @@ def build_net(
     }
     if weight_decay:  # not every optimiser has it
         arguments["optimizer__weight_decay"] = weight_decay
+    _check_options(options, arguments)
+    return SequenceNet(**arguments, **options).initialize()
+
+
+def _check_options(options, arguments):
+    known = inspect.signature(skorch.NeuralNet).parameters
     for name in options:
         if name in arguments:
             raise ValueError(
                 f"net_params must not set {name!r}: the estimator sets it from its own "
                 "parameters."
             )
-    return SequenceNet(**arguments, **options).initialize()
+        if name.split("__")[0] not in known:
+            raise ValueError(
+                f"net_params has the unknown key {name!r}; it takes the options named "
+                "in the documentation, arguments of skorch.NeuralNet, and such with a "
+                "prefix, for example optimizer__betas."
+            )
 
 
 def _house_callbacks(grad_clip, lr_schedule, max_epochs, validates):
@@ -419,13 +451,14 @@ def train(net, dataset, *, max_epochs, stopping, hooks, progress):
         with _progress_bar(max_epochs, progress) as show:
             for _ in range(max_epochs):
                 hooks.begin_epoch()
-                _run_epoch(net, dataset)
-                loss = _record_epoch(net, show)
-                enough = stopping.wants_stop(loss, len(net.history), net.module_)
-                if hooks.end_epoch() or enough:
+                stop = _run_epoch(net, dataset)
+                if "train_loss" not in net.history[-1]:  # stopped in its midst
+                    net.history.pop()
                     break
-    except StopTraining:
-        logger.debug("a callback ended the training")
+                loss = _record_epoch(net, show)
+                stop |= stopping.wants_stop(loss, len(net.history), net.module_)
+                if hooks.end_epoch() or stop:
+                    break
     except NonFiniteLoss as error:
         _give_up(net, error)
     net.notify("on_train_end", X=dataset, y=None)
@@ -434,6 +467,7 @@ def train(net, dataset, *, max_epochs, stopping, hooks, progress):
 
 
 def _run_epoch(net, dataset):
+    """Train for one epoch; true if a callback ended the training."""
     last_finite = copy_weights(net.module_)
     try:
         net.fit_loop(dataset, epochs=1)
@@ -443,6 +477,9 @@ def _run_epoch(net, dataset):
     except NonFiniteLoss:
         load_weights(net.module_, last_finite)
         raise
+    except StopTraining:
+        return True
+    return False
 
 
 def _record_epoch(net, show):
