@@ -148,10 +148,11 @@ class SequenceScaler(
         else:
             statistics = self._statistics(sequences.values, sequences.offsets)
             mean, scale = (np.repeat(s, sequences.lengths, axis=0) for s in statistics)
+        # with `out` NumPy subtracts in float64 and stores float32: no mean is rounded
+        # before it meets values that may be nearly equal, and no float64 copy is made
         scaled = np.empty_like(sequences.values)
-        # float64 until the result is stored: mean and values may be nearly equal
-        np.subtract(sequences.values, mean, out=scaled, casting="same_kind")
-        np.divide(scaled, scale, out=scaled, casting="same_kind")
+        np.subtract(sequences.values, mean, out=scaled)
+        np.divide(scaled, scale, out=scaled)
         return _like(X, sequences, scaled)
 
     @available_if(_scales_features)
@@ -171,8 +172,8 @@ class SequenceScaler(
         check_is_fitted(self)
         sequences = self._read(X, reset=False)
         values = np.empty_like(sequences.values)
-        np.multiply(sequences.values, self.scale_, out=values, casting="same_kind")
-        np.add(values, self.mean_, out=values, casting="same_kind")
+        np.multiply(sequences.values, self.scale_, out=values)
+        np.add(values, self.mean_, out=values)
         return _like(X, sequences, values)
 
     def _statistics(self, values, offsets):

@@ -297,14 +297,15 @@ def _pad_in_front(table, series, span, pad):
     first : ndarray of shape (n_rows,)
         Row of `padded` with which the window of each row of the table starts.
     """
-    before = np.arange(len(series)) * span  # rows of padding before this series'
-    starts = series.offsets[:-1] + before
-    padded = np.empty((len(table) + len(series) * span, table.shape[1]), table.dtype)
+    n_rows, n_features = table.shape
+    padded = np.empty((n_rows + len(series) * span, n_features), table.dtype)
+    earlier = np.arange(len(series)) * span  # padding of the series before each
+    starts = series.offsets[:-1] + earlier
     first_rows = table[series.order[series.offsets[:-1]]]
     padded[starts[:, None] + np.arange(span)] = pad(first_rows)
 
-    first = np.empty(len(table), dtype=np.intp)
-    first[series.order] = np.arange(len(table)) + np.repeat(before, series.lengths)
+    first = np.empty(n_rows, dtype=np.intp)
+    first[series.order] = np.arange(n_rows) + np.repeat(earlier, series.lengths)
     padded[first + span] = table
     return padded, first
 

@@ -158,6 +158,15 @@ def test_float32_is_summed_in_float64():
     assert_allclose(scaler.scale_, [exact.std()], rtol=1e-12)
 
 
+def test_float32_meets_the_mean_before_it_is_rounded():
+    X = (1e6 + np.arange(16) / 16).astype(np.float32)[None, :, None]
+    scaled = SequenceScaler().fit_transform(X)
+    exact = X.astype(np.float64)
+    expected = (exact - exact.mean()) / exact.std()
+    # rounding to float32, twice; a mean in float32 would be off by 0.1
+    assert_allclose(scaled, expected, rtol=2 * np.finfo(np.float32).eps)
+
+
 # -- containers ------------------------------------------------------------------------
 
 
