@@ -136,6 +136,20 @@ def test_chrono_spreads_forgetting_times_over_the_sequence(cell):
         assert times.mean() == pytest.approx(26.0, abs=1.0)
 
 
+@pytest.mark.parametrize("cell", GATED)
+def test_chrono_makes_memories_that_fade_with_these_times(cell):
+    """Without weights one step leaves 1 - 1/T of the state."""
+    layer = make(cell, d_s=2, K=1000, init="chrono", t_max=50)
+    with torch.no_grad():
+        layer.weight_x.zero_()
+        layer.weight_h.zero_()
+    x, n_states = torch.zeros(1, 1, 3).double(), len(CELLS[cell].states)
+    _, states = layer(x, state=(torch.ones(2000).double(),) * n_states)
+    kept = states[-1]  # lstm's memory is c
+    assert 0.5 <= kept.min() < 0.6
+    assert 0.979 < kept.max() <= 0.98
+
+
 def test_chrono_opens_one_gate_as_it_closes_the_other():
     biases = rows("lstm", init="chrono", t_max=20)
     assert torch.equal(biases["i"], -biases["f"])

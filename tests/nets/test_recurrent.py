@@ -279,6 +279,7 @@ def test_a_seed_gives_one_net_in_both_dtypes(cell):
     for name, value in one.state_dict().items():
         assert torch.equal(value, same.state_dict()[name])
         assert torch.equal(value.float(), narrow[name])
+        assert not torch.equal(value, value.float().double()), "rounded on the way"
     assert not torch.equal(one.head.weight, other.head.weight)
 
 
