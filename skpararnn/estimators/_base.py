@@ -385,9 +385,10 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         sequences, _ = self._read_X(X, new=False)
         from . import _training
 
-        module = _training.module_on(self.net_.module_, self.device_)
+        device = _training.device_at_hand(self.device_, asked_for=self.device)
+        module = _training.module_on(self.net_.module_, device)
         answers = _training.infer(
-            getattr(module, method), sequences, device=self.device_, per_step=per_step
+            getattr(module, method), sequences, device=device, per_step=per_step
         )
         return sequences.unflatten(answers) if per_step else answers
 

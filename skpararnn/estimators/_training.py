@@ -603,6 +603,25 @@ def load_weights(module, weights):
     )
 
 
+def device_at_hand(device, asked_for):
+    """Return the device a model was fitted on, or the CPU if this machine has none.
+
+    Warns
+    -----
+    UserWarning
+        If CUDA was asked for by name.
+    """
+    if device == "cpu" or torch.cuda.is_available():
+        return device
+    if asked_for != "auto":
+        warnings.warn(
+            f"the model was fitted with device={asked_for!r}, but torch finds no CUDA "
+            "device here: it predicts on the CPU.",
+            stacklevel=4,
+        )
+    return "cpu"
+
+
 def module_on(module, device):
     """The module, or a copy of it on another device."""
     return module if device == "cpu" else copy.deepcopy(module).to(device)
@@ -647,7 +666,7 @@ def infer(function, sequences, *, device, per_step=False):
     answers = [None] * len(lengths)
     with torch.inference_mode():
         for T in np.unique(ceilings):
-            n_rows = max(1, min(64, 2**17 // T))
+            n_rows = _rows_at_once(T)
             members = np.flatnonzero(ceilings == T)
             for start in range(0, len(members), n_rows):
                 rows = members[start : start + n_rows]
@@ -656,6 +675,11 @@ def infer(function, sequences, *, device, per_step=False):
                 for row, answer in zip(rows, output, strict=True):
                     answers[row] = answer[: lengths[row]] if per_step else answer
     return np.concatenate(answers) if per_step else np.stack(answers)
+
+
+def _rows_at_once(T):
+    # of 32, 64, ... rows the matrix products treat each alike, wherever it stands
+    return 64 if T <= 2**12 else 32 if T <= 2**14 else 1
 
 
 def _fixed_batch(sequences, rows, n_rows, T, device):
