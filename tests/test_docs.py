@@ -96,6 +96,15 @@ def test_snippets_of_page_run(page, tmp_path, monkeypatch):
         exec(compile("\n" * line + source, page.name, "exec"), namespace)
 
 
+def test_public_names_have_a_line_in_changes():
+    changes = (ROOT / "CHANGES.rst").read_text(encoding="utf-8")
+    listed = set(re.findall(r"``(?:\w+\.)?(\w+)``", changes))
+    public = {
+        name for module in MODULES for name in importlib.import_module(module).__all__
+    }
+    assert public - {"__version__"} <= listed
+
+
 # -- docstrings ------------------------------------------------------------------------
 
 
