@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from joblib import Parallel, delayed
 from sklearn.linear_model import Ridge
 from sklearn.metrics import mean_absolute_error, r2_score
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
@@ -139,18 +140,22 @@ def show_forecasts(forecasts, y):
 
 
 def recognise_speakers(n_seeds=5):
-    """Return one fitted classifier of each kind; print their test accuracies."""
+    """Return a fitted classifier of each kind, and test data; print accuracies."""
     X, y = load_japanese_vowels(subset="train", return_X_y=True)
     X_test, y_test = load_japanese_vowels(subset="test", return_X_y=True)
-    models = {}
+    parallel = Parallel(n_jobs=2, return_as="generator")  # one thread for each fit
+    models = []
     for kind in (ParaRNNClassifier, LRUClassifier):
         scores = []
-        for seed in range(n_seeds):
-            model = kind(random_state=seed).fit(X, y)
+        fits = parallel(
+            delayed(kind(random_state=seed).fit)(X, y) for seed in range(n_seeds)
+        )
+        for model in fits:
             scores.append(model.score(X_test, y_test))
-            print(f"{kind.__name__} seed {seed}: accuracy {scores[-1]:.3f}", flush=True)
-        print(f"{kind.__name__} mean of {n_seeds} seeds: {np.mean(scores):.4f}")
-        models[kind.__name__] = model
+            name = f"{kind.__name__}(random_state={model.random_state})"
+            print(f"{name:34} accuracy {scores[-1]:.3f}", flush=True)
+        print(f"mean of {n_seeds} seeds{'':22} accuracy {np.mean(scores):.4f}")
+        models.append(model)
     return models, X_test
 
 
@@ -191,8 +196,7 @@ def main():
     speakers, utterances = recognise_speakers()
 
     tasks = [(search.best_estimator_, X[TEST], search.predict(X[TEST]))]
-    for model in speakers.values():
-        tasks.append((model, utterances, model.predict(utterances)))
+    tasks += [(model, utterances, model.predict(utterances)) for model in speakers]
     check_pickles(tasks)
 
 
