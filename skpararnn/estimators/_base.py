@@ -99,9 +99,7 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
             If a parameter, X or y is not as described; the message names the sample
             and the step. If the loss is not finite in the first epoch.
         """
-        go_on = self.warm_start and hasattr(self, "n_iter_")
-        data = X, y, sample_weight, X_val, y_val
-        return self._fit(*data, max_epochs=self.max_epochs, go_on=go_on)
+        return self._fit(X, y, sample_weight, X_val, y_val)
 
     def hidden_states(self, X):
         """States of the last layer at every step.
@@ -136,25 +134,46 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         two entries a layer, forward first. For unequal block sizes an entry is a list
         of K arrays (R, d_k, d_k).
         """
-        from ._training import to_numpy
+        from ._module import to_numpy
 
         return to_numpy(self.net_.module_.recurrent_blocks())
 
     # --------------------------------------------------------------- steps of the fit
 
     def _fit(
-        self, X, y, sample_weight, X_val, y_val, *, max_epochs, go_on, classes=None
+        self,
+        X,
+        y,
+        sample_weight=None,
+        X_val=None,
+        y_val=None,
+        *,
+        partial=False,
+        classes=None,
     ):
-        """Fit anew, or go on from the fitted state."""
+        """Fit anew or go on; `self` changes in the last step only."""
         self._check_parameters()
+        go_on = (partial or self.warm_start) and hasattr(self, "n_iter_")
         sequences, fitted = self._read_X(X, new=not go_on)
         y, weight = self._read_y(y, sample_weight, sequences)
         fitted |= self._learned() if go_on else self._learn(y, weight, classes)
         weight = self._weigh(y, weight, fitted)
         rng = self._make_rng(go_on)
-        data = self._make_datasets(sequences, y, weight, X_val, y_val, fitted, rng)
-        net = self._build_net(*data, fitted, rng, max_epochs, go_on)
-        self._train(net, data[0], fitted, max_epochs, go_on, X=X, y=y)
+        train_set = self._make_dataset(sequences, y, weight, fitted)
+        validation_set = None
+        if not partial:
+            train_set, validation_set = self._hold_out(
+                train_set, X_val, y_val, fitted, rng
+            )
+        module = self._make_module(train_set, fitted, rng, go_on)
+        net = self._make_net(
+            module,
+            device=fitted["device_"],
+            n=len(train_set),
+            validation_set=validation_set,
+            seed=rng.randint(2**31 - 1),
+        )
+        self._train(net, train_set, fitted, go_on, partial, X=X, y=y)
         if not go_on:
             vars(self).pop("feature_names_in_", None)
         vars(self).update(fitted)
@@ -165,14 +184,8 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _read_X(self, X, new):
         """Sequences, and the attributes that say what a later X must look like."""
-        sequences = check_sequences(
-            X,
-            dtype=self.dtype,
-            n_channels=self.n_channels,
-            columns_order=self.columns_order,
-            columns_layout=self.columns_layout,
-            estimator=self,
-        )
+        reading = self._reading if not new else {n: getattr(self, n) for n in READING}
+        sequences = check_sequences(X, **reading, estimator=self)
         if not new:
             self._check_same_kind(X, sequences)
             return sequences, {}
@@ -183,6 +196,7 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
             _warn_if_transposed(sequences)
         fitted["n_channels_in_"] = sequences.n_features
         fitted["_reads_columns"] = sequences.container == "2d"
+        fitted["_reading"] = reading
         return sequences, fitted
 
     def _check_same_kind(self, X, sequences):
@@ -220,14 +234,19 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         # a fit that goes on must not repeat the shuffles of the first one
         return np.random.RandomState([seed, self.n_iter_ if go_on else 0])
 
-    def _make_datasets(self, sequences, y, weight, X_val, y_val, fitted, rng):
-        """Data to train on, and to validate on or None."""
-        from ._training import SequenceDataset
+    def _make_dataset(self, sequences, y, weight, fitted):
+        from ._data import SequenceDataset
 
-        target = self._encode(y, fitted)
-        dataset = SequenceDataset(sequences, target, weight)
-        if weight is not None and not weight.all():
-            dataset = dataset.take(np.flatnonzero(weight))
+        dataset = SequenceDataset(sequences, self._encode(y, fitted), weight)
+        if weight is None or weight.all():
+            return dataset
+        kept = np.flatnonzero(weight)
+        if len(kept) == 0:
+            raise ValueError("the weights of all samples are zero: nothing to fit.")
+        return dataset.take(kept)
+
+    def _hold_out(self, dataset, X_val, y_val, fitted, rng):
+        """Data to train on, and to validate on or None."""
         if X_val is not None or y_val is not None:
             return dataset, self._read_validation(X_val, y_val, fitted)
         if not self.early_stopping:
@@ -236,15 +255,14 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         return dataset.take(train), dataset.take(validation)
 
     def _read_validation(self, X_val, y_val, fitted):
-        from ._training import SequenceDataset
-
         if X_val is None or y_val is None:
             raise ValueError("X_val and y_val go together: one of them is None.")
+        # reads X_val as self will read X when the fit is done
         reader = type(self)(**self.get_params(deep=False))
-        vars(reader).update({**vars(self), **fitted})
+        vars(reader).update(vars(self) | fitted)
         sequences, _ = reader._read_X(X_val, new=False)
         y_val, _ = self._read_y(y_val, None, sequences)
-        return SequenceDataset(sequences, self._encode(y_val, fitted))
+        return self._make_dataset(sequences, y_val, None, fitted)
 
     def _split(self, n, target, rng):
         """Row numbers to train on and to validate on."""
@@ -265,31 +283,19 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
             stratify=self._strata(target, n_validation),
         )
 
-    def _build_net(self, train_set, validation_set, fitted, rng, max_epochs, go_on):
-        from . import _training
+    def _make_module(self, train_set, fitted, rng, go_on):
+        from . import _module
 
-        fitted["device_"] = _training.resolve_device(self.device)
-        seeds = rng.randint(2**31 - 1, size=2)
+        fitted["device_"] = _module.resolve_device(self.device)
+        seed = rng.randint(2**31 - 1)
         if go_on:
-            module = _training.make_module(self._architecture, seeds[0])
-            _training.load_weights(module, self._weights)
-        else:
-            architecture = self._describe_module(train_set, fitted)
-            module = _training.make_module(architecture, seeds[0])
-            # the initial values are drawn: a net made anew gets stored weights
-            fitted["_architecture"] = architecture | {"init": "uniform", "t_max": None}
-        size = len(train_set) if self.batch_size == "full" else self.batch_size
-        net = self._wrap(
-            module,
-            max_epochs=max_epochs,
-            batch_size=size,
-            shuffle_seed=seeds[1] if self.shuffle else None,
-            validation=validation_set,
-            device=fitted["device_"],
-        )
-        if go_on and "_net" in vars(self):
-            _training.copy_optimizer_state(self._net, net)
-        return net
+            module = _module.make_module(self._architecture, seed)
+            _module.load_weights(module, self._weights)
+            return module
+        architecture = self._describe_module(train_set, fitted)
+        # once there are weights, a module made anew needs no initial ones
+        fitted["_architecture"] = architecture | {"init": "uniform", "t_max": None}
+        return _module.make_module(architecture, seed)
 
     def _describe_module(self, train_set, fitted):
         """Arguments of the net's module."""
@@ -315,7 +321,7 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         module_options = {n: options.pop(n) for n in MODULE_OPTIONS if n in options}
         return module_options, options
 
-    def _wrap(self, module, **settings):
+    def _make_net(self, module, *, device, n=1, validation_set=None, seed=None):
         """Put a skorch net around a module."""
         from . import _training
 
@@ -327,36 +333,47 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
             weight_decay=self.weight_decay,
             lr_schedule=self.lr_schedule,
             grad_clip=self.grad_clip,
+            max_epochs=self.max_epochs,
+            batch_size=n if self.batch_size == "full" else self.batch_size,
+            shuffle_seed=seed if self.shuffle else None,
+            validation=validation_set,
+            device=device,
             callbacks=self.callbacks,
             options=self._split_net_params()[1],
-            **settings,
         )
 
-    def _train(self, net, train_set, fitted, max_epochs, go_on, **data):
+    def _train(self, net, train_set, fitted, go_on, partial, **data):
         """Run the epochs, and add to `fitted` what they left behind."""
         from . import _training
 
-        patience = self.n_iter_no_change if self.early_stopping else None
-        stopping = _training.Stopping(patience, self.tol)
+        stops = self.early_stopping and not partial
+        stopping = _training.Stopping(
+            self.n_iter_no_change if stops else None, self.tol
+        )
+        max_epochs = 1 if partial else self.max_epochs
+        if go_on and "_net" in vars(self):
+            _training.copy_optimizer_state(self._net, net)
 
         def record():
             fitted.update(self._describe_fit(net, stopping, go_on))
             return fitted
 
+        hooks = EpochHooks(self, max_epochs, record, **data)
         _training.train(
             net,
             train_set,
             max_epochs=max_epochs,
             stopping=stopping,
-            hooks=EpochHooks(self, max_epochs, record, **data),
+            hooks=hooks,
             progress=self.verbose > 0,
         )
-        _training.release(net, keep_optimizer=self.warm_start or max_epochs == 1)
-        fitted |= record() | {"_net": net}
+        _training.release(net, keep_optimizer=self.warm_start or partial)
+        record()["_net"] = net
+        hooks.end_fit()
 
     def _describe_fit(self, net, stopping, go_on):
         """Fitted attributes, as the training stands."""
-        from . import _training
+        from . import _module, _training
 
         earlier = self.history_ if go_on else []
         history = earlier + _training.list_epochs(net, start=len(earlier) + 1)
@@ -374,7 +391,7 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
             "best_epoch_": best_epoch and len(earlier) + best_epoch,
             "hidden_size_": net.module_.hidden_size,
             "n_parameters_": net.module_.n_parameters(),
-            "_weights": _training.weights_to_numpy(net.module_),
+            "_weights": _module.weights_to_numpy(net.module_),
         }
 
     # --------------------------------------------------------------------- answering
@@ -383,30 +400,22 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         """What the module's method answers for X."""
         check_is_fitted(self)
         sequences, _ = self._read_X(X, new=False)
-        from . import _training
+        from . import _inference, _module
 
-        device = _training.device_at_hand(self.device_, asked_for=self.device)
-        module = _training.module_on(self.net_.module_, device)
-        answers = _training.infer(
+        device = _module.device_at_hand(self.device_, asked_for=self.device)
+        module = _module.module_on(self.net_.module_, device)
+        answers = _inference.infer(
             getattr(module, method), sequences, device=device, per_step=per_step
         )
         return sequences.unflatten(answers) if per_step else answers
 
     def _rebuild_net(self):
-        from . import _training
+        """Make the net of a fitted estimator anew, from its weights."""
+        from . import _module
 
-        module = _training.make_module(self._architecture, seed=0)
-        _training.load_weights(module, self._weights)
-        net = self._wrap(
-            module,
-            max_epochs=self.max_epochs,
-            batch_size=-1,
-            shuffle_seed=None,
-            validation=None,
-            device="cpu",
-        )
-        net.module_.eval()
-        return net
+        module = _module.make_module(self._architecture, seed=0)
+        _module.load_weights(module, self._weights)
+        return self._make_net(module.eval(), device="cpu")
 
     # ------------------------------------------------------------- tags and persistence
 
@@ -479,6 +488,9 @@ RULES = {
     ),
     "normalize_y": rule.boolean(),
 }
+
+# parameters that say how X is read
+READING = ("dtype", "n_channels", "columns_order", "columns_layout")
 
 # keys of net_params that go to the module; the others go to skorch
 MODULE_OPTIONS = ("forget_bias", "reset_after", "d_agg", "d_ff")

@@ -25,6 +25,8 @@ class SequenceClassifier(ClassifierMixin, BaseSequenceEstimator):
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train for one epoch, going on from the fitted state if there is one.
 
+        Nothing is held out: `early_stopping` does not apply.
+
         Parameters
         ----------
         X : like in fit
@@ -42,20 +44,14 @@ class SequenceClassifier(ClassifierMixin, BaseSequenceEstimator):
         self : object
             Fitted estimator.
         """
-        go_on = hasattr(self, "n_iter_")
-        if go_on and classes is not None:
+        if classes is not None and hasattr(self, "n_iter_"):
             _refuse_unknown(np.unique(classes), self.classes_)
         if self.class_weight == "balanced":
             raise ValueError(
                 'class_weight="balanced" needs all samples at once: partial_fit takes '
                 "a dict of weights instead."
             )
-        return self._fit(
-            *(X, y, sample_weight, None, None),
-            max_epochs=1,
-            go_on=go_on,
-            classes=classes,
-        )
+        return self._fit(X, y, sample_weight, partial=True, classes=classes)
 
     def predict(self, X):
         """Most probable label of each sequence.
@@ -163,7 +159,7 @@ class SequenceClassifier(ClassifierMixin, BaseSequenceEstimator):
         return target if counts.min() >= 2 and room >= len(counts) else None
 
     def _make_criterion(self):
-        from ._training import CrossEntropy
+        from ._losses import CrossEntropy
 
         return CrossEntropy()
 

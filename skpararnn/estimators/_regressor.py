@@ -25,6 +25,8 @@ class SequenceRegressor(RegressorMixin, BaseSequenceEstimator):
     def partial_fit(self, X, y, sample_weight=None):
         """Train for one epoch, going on from the fitted state if there is one.
 
+        Nothing is held out: `early_stopping` does not apply.
+
         The scale of the target is learned in the first call.
 
         Parameters
@@ -41,8 +43,7 @@ class SequenceRegressor(RegressorMixin, BaseSequenceEstimator):
         self : object
             Fitted estimator.
         """
-        data = X, y, sample_weight, None, None
-        return self._fit(*data, max_epochs=1, go_on=hasattr(self, "n_iter_"))
+        return self._fit(X, y, sample_weight, partial=True)
 
     def predict(self, X):
         """Value for each sequence.
@@ -121,7 +122,7 @@ class SequenceRegressor(RegressorMixin, BaseSequenceEstimator):
         return None
 
     def _make_criterion(self):
-        from ._training import SquaredError
+        from ._losses import SquaredError
 
         return SquaredError()
 

@@ -1,4 +1,4 @@
-"""Training: the skorch net that an estimator holds, its batches and its epochs.
+"""Training: the skorch net that an estimator holds, and its epochs.
 
 This is the only module that imports skorch.
 """
@@ -14,7 +14,6 @@ import numpy as np
 import skorch
 import torch
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import accuracy_score, r2_score
 from skorch.callbacks import (
     EpochTimer,
     GradientNormClipping,
@@ -25,126 +24,10 @@ from skorch.helper import predefined_split
 from skorch.utils import to_tensor
 from torch.optim import lr_scheduler
 
-from ..nets import RecurrentNet
+from ._data import BatchIterator
+from ._module import copy_weights, load_weights
 
 logger = logging.getLogger("skpararnn")
-
-
-# ------------------------------------------------------------------ data and batches
-
-
-class SequenceDataset(torch.utils.data.Dataset):
-    """Sequences with their encoded targets and weights.
-
-    Parameters
-    ----------
-    sequences : Sequences
-    target : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        Class numbers (int64), or scaled values of the type of the sequences.
-    weight : ndarray of shape (n_samples,) or None
-    """
-
-    def __init__(self, sequences, target, weight=None):
-        self.sequences = sequences
-        self.target = target
-        self.weight = weight
-
-    def __len__(self):
-        return len(self.sequences)
-
-    def __getitem__(self, i):
-        return self.batch(np.array([i]))
-
-    def take(self, rows):
-        """The part of these rows."""
-        weight = None if self.weight is None else self.weight[rows]
-        return SequenceDataset(self.sequences.take(rows), self.target[rows], weight)
-
-    def batch(self, rows):
-        """Inputs and targets of these rows as skorch wants them.
-
-        Returns
-        -------
-        inputs : dict of tensors
-            ``x`` (N, T, d_in), zeros after the last real step, ``lengths`` (N,), and
-            if there are weights ``weight`` (N,).
-        target : tensor of shape (N,) or (N, n_outputs)
-        """
-        x, lengths = self.sequences.padded(rows)
-        inputs = {"x": torch.from_numpy(x), "lengths": torch.from_numpy(lengths)}
-        if self.weight is not None:
-            inputs["weight"] = torch.from_numpy(self.weight[rows])
-        return inputs, torch.from_numpy(self.target[rows])
-
-
-class BatchIterator:
-    """Cut a dataset into batches by slicing; nothing is collated row by row.
-
-    Parameters
-    ----------
-    dataset : SequenceDataset
-    batch_size : int
-    generator : torch.Generator, default=None
-        Shuffles the rows anew in each pass; None keeps their order.
-    """
-
-    def __init__(self, dataset, batch_size, generator=None):
-        self.dataset = dataset
-        self.batch_size = batch_size
-        self.generator = generator
-
-    def __len__(self):
-        return -(-len(self.dataset) // self.batch_size)
-
-    def __iter__(self):
-        n = len(self.dataset)
-        if self.generator is None:
-            order = np.arange(n)
-        else:
-            order = torch.randperm(n, generator=self.generator).numpy()
-        for start in range(0, n, self.batch_size):
-            yield self.dataset.batch(order[start : start + self.batch_size])
-
-
-# ------------------------------------------------------------------------------ losses
-
-
-class CrossEntropy(torch.nn.Module):
-    """Loss and score of a classifier, scores (N, n_classes) and class numbers (N,)."""
-
-    score_name = "accuracy"
-
-    def forward(self, output, target):
-        """Loss of each row, (N,)."""
-        return torch.nn.functional.cross_entropy(output, target, reduction="none")
-
-    def answer(self, output):
-        """Class numbers, (N,)."""
-        return output.argmax(axis=1)
-
-    def score(self, output, target, weight):
-        """Share of right answers."""
-        return accuracy_score(target, self.answer(output), sample_weight=weight)
-
-
-class SquaredError(torch.nn.Module):
-    """Loss and score of a regressor, both sides (N, n_outputs)."""
-
-    score_name = "r2"
-
-    def forward(self, output, target):
-        """Loss of each row, the mean over its outputs, (N,)."""
-        return (output - target).square().mean(dim=1)
-
-    def answer(self, output):
-        """Scaled values as they are."""
-        return output
-
-    def score(self, output, target, weight):
-        """R2, which does not depend on the scale of the target."""
-        if len(target) < 2:
-            return np.nan
-        return r2_score(target, output, sample_weight=weight)
 
 
 # ----------------------------------------------------------------------------- the net
@@ -272,13 +155,6 @@ LR_SCHEDULES = {
         "gamma": 0.3,
     },
 }
-
-
-def make_module(architecture, seed):
-    """Make the torch module of a net, with initial values drawn from a seed."""
-    arguments = architecture | {"dtype": getattr(torch, architecture["dtype"])}
-    generator = torch.Generator().manual_seed(int(seed))
-    return RecurrentNet(**arguments, generator=generator)
 
 
 def build_net(
@@ -560,136 +436,3 @@ def copy_optimizer_state(source, target):
         state = target.optimizer_.state_dict()
         state["state"] = source.optimizer_.state_dict()["state"]
         target.optimizer_.load_state_dict(state)
-
-
-# --------------------------------------------------------------- devices and weights
-
-
-def resolve_device(device):
-    """Name the device to compute on.
-
-    Raises
-    ------
-    ValueError
-        If the device is unknown, or asks for CUDA where there is none.
-    """
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        kind = torch.device(device).type
-    except (RuntimeError, TypeError):
-        kind = None
-    if kind not in ("cpu", "cuda"):
-        raise ValueError(
-            f"device must be 'auto', 'cpu', 'cuda' or 'cuda:<number>', got {device!r}."
-        )
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"device={device!r} was asked for, but torch finds no CUDA device here; "
-            "use device='auto' or device='cpu'."
-        )
-    return str(device)
-
-
-def copy_weights(module):
-    """Every parameter of a module, detached from it."""
-    return {name: w.detach().clone() for name, w in module.state_dict().items()}
-
-
-def load_weights(module, weights):
-    """Set the parameters of a module."""
-    module.load_state_dict(
-        {name: torch.as_tensor(w) for name, w in weights.items()}, strict=True
-    )
-
-
-def device_at_hand(device, asked_for):
-    """Return the device a model was fitted on, or the CPU if this machine has none.
-
-    Warns
-    -----
-    UserWarning
-        If CUDA was asked for by name.
-    """
-    if device == "cpu" or torch.cuda.is_available():
-        return device
-    if asked_for != "auto":
-        warnings.warn(
-            f"the model was fitted with device={asked_for!r}, but torch finds no CUDA "
-            "device here: it predicts on the CPU.",
-            stacklevel=4,
-        )
-    return "cpu"
-
-
-def module_on(module, device):
-    """The module, or a copy of it on another device."""
-    return module if device == "cpu" else copy.deepcopy(module).to(device)
-
-
-def to_numpy(blocks):
-    """Tensors in nested lists as arrays in nested lists."""
-    if isinstance(blocks, torch.Tensor):
-        return blocks.detach().cpu().numpy().copy()
-    return [to_numpy(b) for b in blocks]
-
-
-def weights_to_numpy(module):
-    """Every parameter of a module as an array of its own."""
-    return {name: w.cpu().numpy() for name, w in copy_weights(module).items()}
-
-
-# -------------------------------------------------------------------------- inference
-
-
-def infer(function, sequences, *, device, per_step=False):
-    """Apply a module to sequences, in batches of fixed shape.
-
-    The shape of the batch in which a row is computed depends on nothing but its own
-    length, so that its answer does not depend on the other rows of the call.
-
-    Parameters
-    ----------
-    function : callable
-        Takes x (N, T, d_in) and lengths (N,); returns (N, ...) or (N, T, ...).
-    sequences : Sequences
-    device : str
-    per_step : bool, default=False
-        Whether the answers have a time axis.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, ...) or (sum of lengths, ...)
-    """
-    lengths = sequences.lengths
-    ceilings = _round_up(lengths)
-    answers = [None] * len(lengths)
-    with torch.inference_mode():
-        for T in np.unique(ceilings):
-            n_rows = _rows_at_once(T)
-            members = np.flatnonzero(ceilings == T)
-            for start in range(0, len(members), n_rows):
-                rows = members[start : start + n_rows]
-                output = function(*_fixed_batch(sequences, rows, n_rows, T, device))
-                output = output[: len(rows)].cpu().numpy()
-                for row, answer in zip(rows, output, strict=True):
-                    answers[row] = answer[: lengths[row]] if per_step else answer
-    return np.concatenate(answers) if per_step else np.stack(answers)
-
-
-def _rows_at_once(T):
-    # of 32, 64, ... rows the matrix products treat each alike, wherever it stands
-    return 64 if T <= 2**12 else 32 if T <= 2**14 else 1
-
-
-def _fixed_batch(sequences, rows, n_rows, T, device):
-    """Rows in a batch of `n_rows`; those missing repeat the last one."""
-    filled = np.concatenate([rows, np.repeat(rows[-1], n_rows - len(rows))])
-    x, lengths = sequences.padded(filled, int(T))
-    return torch.from_numpy(x).to(device), torch.from_numpy(lengths).to(device)
-
-
-def _round_up(lengths):
-    """The next of 1..8, 10, 12, 14, 16, 20, ...: four values an octave."""
-    step = 2 ** np.maximum(np.ceil(np.log2(lengths)).astype(int) - 3, 0)
-    return -(-lengths // step) * step

@@ -162,6 +162,7 @@ class Watcher(callback.FitCallback):
     def __init__(self, stop_after=None):
         self.scores = []
         self.set_up = self.torn_down = 0
+        self.ended = []
         self.stop_after = stop_after
 
     def setup(self, estimator, context):
@@ -174,6 +175,7 @@ class Watcher(callback.FitCallback):
         pass
 
     def on_fit_task_end(self, estimator, context, *, X, y, fitted_estimator):
+        self.ended.append(context.task_name)
         if context.task_name == "epoch":
             self.scores.append(fitted_estimator.score(X, y))
         return len(self.scores) == self.stop_after
@@ -186,6 +188,7 @@ def test_scikit_learn_callbacks_see_every_epoch():
     assert len(watcher.scores) == 6
     assert watcher.scores[-1] > watcher.scores[0]
     assert watcher.scores[-1] == model.score(X, y)
+    assert watcher.ended == ["epoch"] * 6 + ["fit"]
     assert (watcher.set_up, watcher.torn_down) == (1, 1)
     assert_array_equal(
         answers(model, X), answers(small(ParaRNNRegressor, max_epochs=6).fit(X, y), X)
