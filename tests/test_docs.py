@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 
 ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.rst").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.rst"), *ROOT.glob("doc/**/*.rst")])
 MODULES = (
     "skpararnn",
@@ -58,6 +59,10 @@ def _is_ours(function):
     return function.__module__.startswith("skpararnn") and function.__doc__
 
 
+CALLABLES = public_callables()
+ESTIMATORS = [name for name in CALLABLES if re.fullmatch(r"skpararnn\.[A-Z]\w+", name)]
+
+
 # -- pages ---------------------------------------------------------------------------
 
 
@@ -96,6 +101,21 @@ def test_snippets_of_page_run(page, tmp_path, monkeypatch):
         exec(compile("\n" * line + source, page.name, "exec"), namespace)
 
 
+def test_readme_explains_parameters_that_exist():
+    table = README.partition("What the parameters mean")[2].partition("The docstrings")[
+        0
+    ]
+    first_column = re.findall(r"^(``.*?)(?:  |$)", table, flags=re.MULTILINE)
+    explained = set(re.findall(r"``(\w+)``", " ".join(first_column)))
+    existing = {
+        name
+        for estimator in ESTIMATORS
+        for name in inspect.signature(CALLABLES[estimator]).parameters
+    }
+    assert len(explained) > 15
+    assert explained <= existing
+
+
 def test_public_names_have_a_line_in_changes():
     changes = (ROOT / "CHANGES.rst").read_text(encoding="utf-8")
     listed = set(re.findall(r"``(?:\w+\.)?(\w+)``", changes))
@@ -106,9 +126,6 @@ def test_public_names_have_a_line_in_changes():
 
 
 # -- docstrings ------------------------------------------------------------------------
-
-
-CALLABLES = public_callables()
 
 
 @pytest.mark.parametrize("name", CALLABLES)
@@ -195,9 +212,6 @@ def test_docstring_and_signature_agree(name):
 )
 def test_a_wrong_default_is_found(said, default, true):
     assert states(said, default) is true
-
-
-ESTIMATORS = [name for name in CALLABLES if re.fullmatch(r"skpararnn\.[A-Z]\w+", name)]
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
