@@ -37,11 +37,11 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
     bidirectional: bool = False
     dropout: float = 0.0
     init: object = "uniform"
-    output: str = "last"
+    output: str = "last+mean"
     optimizer: object = "adam"
     lr: float = 0.01
     weight_decay: float = 0.0
-    lr_schedule: object = None
+    lr_schedule: object = "cosine"
     grad_clip: float | None = 1.0
     max_epochs: int = 100
     batch_size: object = 32

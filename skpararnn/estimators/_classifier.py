@@ -211,7 +211,7 @@ class ParaRNNClassifier(ParaRNNFamily, SequenceClassifier):
         Initial recurrent blocks. "chrono" sets gate biases for memories up to the
         longest training sequence. A callable takes a shape ``(R, K, d_s, d_s)`` and a
         `torch.Generator` and returns a tensor.
-    output : {"last", "mean", "last+mean"}, default="last"
+    output : {"last", "mean", "last+mean"}, default="last+mean"
         What the head reads: the state at the last real step, the mean of the states
         over real steps, or both side by side.
     class_weight : dict, "balanced" or None, default=None
@@ -223,7 +223,7 @@ class ParaRNNClassifier(ParaRNNFamily, SequenceClassifier):
         Learning rate.
     weight_decay : float, default=0.0
         Weight decay of the optimizer.
-    lr_schedule : {None, "plateau", "cosine", "step"} or callable, default=None
+    lr_schedule : {None, "plateau", "cosine", "step"} or callable, default="cosine"
         How the learning rate changes: halved after 5 epochs in which the validation (or
         training) loss did not fall; a cosine to zero; times 0.3 after each third of the
         epochs; or by a factor that the callable returns for the number of the epoch.
@@ -387,7 +387,7 @@ class LRUClassifier(LRUFamily, SequenceClassifier):
         Initial recurrent blocks. "chrono" sets gate biases for memories up to the
         longest training sequence. A callable takes a shape ``(R, K, d_s, d_s)`` and a
         `torch.Generator` and returns a tensor.
-    output : {"last", "mean", "last+mean"}, default="last"
+    output : {"last", "mean", "last+mean"}, default="last+mean"
         What the head reads: the state at the last real step, the mean of the states
         over real steps, or both side by side.
     class_weight : dict, "balanced" or None, default=None
@@ -395,11 +395,11 @@ class LRUClassifier(LRUFamily, SequenceClassifier):
     optimizer : {"adam", "adamw", "nadam", "radam", "rmsprop", "adagrad", "sgd"} or \
             class, default="adam"
         Name or class of a `torch.optim.Optimizer`.
-    lr : float, default=0.01
+    lr : float, default=0.02
         Learning rate.
     weight_decay : float, default=0.0
         Weight decay of the optimizer.
-    lr_schedule : {None, "plateau", "cosine", "step"} or callable, default=None
+    lr_schedule : {None, "plateau", "cosine", "step"} or callable, default="cosine"
         How the learning rate changes: halved after 5 epochs in which the validation (or
         training) loss did not fall; a cosine to zero; times 0.3 after each third of the
         epochs; or by a factor that the callable returns for the number of the epoch.

@@ -26,6 +26,7 @@ class LRUFamily:
     d_s: object = 64
     K: int = 1
     candidate: str = "highway"
+    lr: float = 0.02  # a gate that writes slowly also learns slowly
 
     def _cell_options(self):
         return {"cell": "lru", "candidate": self.candidate}

@@ -21,6 +21,8 @@ def small(cls, **changes):
         "d_s": 2,
         "K": 3,
         "max_epochs": 3,
+        "lr": 0.01,
+        "lr_schedule": None,
         "batch_size": 8,
         "random_state": 0,
         "device": "cpu",
