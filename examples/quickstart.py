@@ -93,22 +93,22 @@ def ridge_forecast(X, y, n_lags):
 # gap keeps the targets of a training fold out of the time of its test fold.
 
 
-def search_demand(X, y):
+GRID = {"net__d_s": [1, 2, 4], "net__K": [8, 16]}
+
+
+def search_demand(X, y, grid=GRID, max_epochs=10):
     """Return a fitted grid search over the size of the net."""
+    net = ParaRNNRegressor(max_epochs=max_epochs, batch_size=128, random_state=0)
     model = Pipeline(
         [
             ("scale", StandardScaler()),
             ("windows", TrailingWindows(window_size=24)),
-            ("net", ParaRNNRegressor(max_epochs=10, batch_size=128, random_state=0)),
+            ("net", net),
         ]
     )
-    search = GridSearchCV(
-        model,
-        {"net__d_s": [1, 2, 4], "net__K": [8, 16]},
-        cv=TimeSeriesSplit(3, gap=HORIZON - 1),
-        n_jobs=2,
-        verbose=2,  # a line for each fit
-    )
+    splits = TimeSeriesSplit(3, gap=HORIZON - 1)
+    # verbose=2 prints a line for each fit
+    search = GridSearchCV(model, grid, cv=splits, n_jobs=2, verbose=2)
     return search.fit(X[TRAIN], y[TRAIN])
 
 
