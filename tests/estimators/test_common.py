@@ -6,8 +6,10 @@ import sys
 
 import numpy as np
 import pytest
+import sklearn
 from cases import ESTIMATORS
 from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.fixes import parse_version
 
 # Repeating rows and weighting them lead to other mini-batches, so the fits differ by
 # more than the 1e-7 that the check allows; with one batch and in double precision they
@@ -60,6 +62,7 @@ def test_weights_equal_repetition(cls):
     check(cls.__name__, cls(dtype="float64", batch_size="full"))
 
 
+SINCE = parse_version("1.7")  # the oldest scikit-learn that checks all estimators so
 ARRAY_API_CHILD = """
 import sys
 import skpararnn
@@ -80,4 +83,5 @@ def test_array_api_check():
         text=True,
         check=True,
     )
-    assert child.stdout.split() == ["passed"] * len(ESTIMATORS)
+    n_checks = len(ESTIMATORS) if parse_version(sklearn.__version__) >= SINCE else 0
+    assert child.stdout.split() == ["passed"] * n_checks
