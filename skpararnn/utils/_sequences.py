@@ -5,7 +5,7 @@ never padded as a whole, and padding always is on the right of a batch.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +29,8 @@ class Sequences:
         What the input was; "object" is a 1-D object array of arrays.
     n_timesteps : int or None
         Length of the input's time axis, padding included; None for lists.
+    columns : tuple or None
+        Names of the columns that the frames of a list have in common, else None.
     """
 
     values: np.ndarray
@@ -36,6 +38,7 @@ class Sequences:
     starts: np.ndarray
     container: str
     n_timesteps: int | None = None
+    columns: tuple | None = None
 
     def __len__(self):
         return len(self.offsets) - 1
@@ -64,9 +67,7 @@ class Sequences:
         offsets = _offsets(lengths)
         shift = np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
         values = self.values[shift + np.arange(offsets[-1])]
-        return Sequences(
-            values, offsets, self.starts[rows], self.container, self.n_timesteps
-        )
+        return replace(self, values=values, offsets=offsets, starts=self.starts[rows])
 
     def padded(self, rows, n_timesteps=None):
         """A batch with zeros after the last real step of each row.
@@ -128,6 +129,7 @@ def check_sequences(
     columns_order="oldest_first",
     columns_layout="by_step",
     estimator=None,
+    name="X",
 ):
     """Read X as sequences, refuse what is none, and cast it once.
 
@@ -150,6 +152,8 @@ def check_sequences(
         those of the next, or all steps of one feature and then those of the next.
     estimator : estimator or str, default=None
         Named in error messages.
+    name : str, default="X"
+        What X is called in error messages.
 
     Returns
     -------
@@ -164,15 +168,16 @@ def check_sequences(
     layout = n_channels, columns_order, columns_layout
     with np.errstate(over="ignore"):  # infinities are found below and named
         if _is_ragged(X):
-            sequences = _read_list(X, dtype)
+            sequences = _read_list(X, dtype, name)
         else:
-            array = _read_array(X, estimator)
+            array = _read_array(X, estimator, name)
             container = f"{array.ndim}d"
             if array.ndim == 2:
+                _refuse_half_steps(array, n_channels, name)
                 array = _columns_to_steps(array, *layout)
-            sequences = _strip_padding(array, container, dtype)
+            sequences = _strip_padding(array, container, dtype, name)
     if not np.isfinite(sequences.values).all():
-        raise ValueError(_name_first_bad_value(sequences, layout))
+        raise ValueError(_name_first_bad_value(sequences, layout, name))
     return sequences
 
 
@@ -203,64 +208,66 @@ def _is_ragged(X):
     return False
 
 
-def _read_list(X, dtype):
+def _read_list(X, dtype, name):
     container = "list" if isinstance(X, (list, tuple)) else "object"
-    arrays = [_read_one(x, i) for i, x in enumerate(X)]
+    arrays = [_read_one(x, f"sample {i} of {name}") for i, x in enumerate(X)]
     n_features = arrays[0].shape[1]
     for i, array in enumerate(arrays):
         if array.shape[1] != n_features:
             raise ValueError(
-                f"all sequences of X need the same number of features: sample 0 has "
-                f"{n_features} features, sample {i} has {array.shape[1]}."
+                f"all sequences of {name} need the same number of features: sample 0 "
+                f"has {n_features} features, sample {i} has {array.shape[1]}."
             )
-    _refuse_other_columns(X)
+    columns = _common_columns(X, name)
     dtype = _values_dtype(dtype, (array.dtype for array in arrays))
     offsets = _offsets([len(array) for array in arrays])
     starts = np.zeros(len(arrays), dtype=np.intp)
-    return Sequences(np.concatenate(arrays, dtype=dtype), offsets, starts, container)
+    values = np.concatenate(arrays, dtype=dtype)
+    return Sequences(values, offsets, starts, container, columns=columns)
 
 
-def _read_one(x, i):
+def _read_one(x, what):
     """One sequence of a list as a numeric array of shape (n_timesteps, n_features)."""
-    refuse_masked(x, f"sample {i} of X")
+    refuse_masked(x, what)
     try:
         array = np.asarray(x)
         if array.dtype.kind in "OUS":
             array = array.astype(np.float64)
     except (ValueError, TypeError) as error:
         raise ValueError(
-            f"sample {i} of X cannot be read as a numeric array of shape "
+            f"{what} cannot be read as a numeric array of shape "
             f"(n_timesteps, n_features): {error}"
         ) from error
-    refuse_kinds(array, f"sample {i} of X")
+    refuse_kinds(array, what)
     if array.ndim and len(array) == 0:
         raise ValueError(
-            f"sample {i} of X is an empty sequence: its length is 0, at least one time "
+            f"{what} is an empty sequence: its length is 0, at least one time "
             "step is needed."
         )
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:
         raise ValueError(
-            f"sample {i} of X has {array.ndim} dimensions, shape {array.shape}; a "
+            f"{what} has {array.ndim} dimensions, shape {array.shape}; a "
             "sequence is a 1D array (n_timesteps,) or a 2D array "
             "(n_timesteps, n_features)."
         )
     if array.shape[1] == 0:
-        raise ValueError(f"sample {i} of X has 0 features, shape {array.shape}.")
+        raise ValueError(f"{what} has 0 features, shape {array.shape}.")
     return array
 
 
-def _refuse_other_columns(X):
+def _common_columns(X, name):
     """Frames of a list are read by position, so their columns must be the same."""
     named = [(i, list(x.columns)) for i, x in enumerate(X) if hasattr(x, "columns")]
     for i, columns in named:
         first, expected = named[0]
         if columns != expected:
             raise ValueError(
-                f"sample {i} of X has the columns {columns}, sample {first} has "
+                f"sample {i} of {name} has the columns {columns}, sample {first} has "
                 f"{expected}; give all frames the same columns in the same order."
             )
+    return tuple(named[0][1]) if named else None
 
 
 def refuse_kinds(array, what):
@@ -278,33 +285,33 @@ def refuse_masked(array, what):
     """Refuse masked arrays, whose mask NumPy would drop."""
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError(
-            f"{what} is a masked array, which is not read; missing steps are NaN: "
-            "X.filled(numpy.nan)."
+            f"{what} is a masked array, which is not read; missing steps are NaN, as "
+            "its filled(numpy.nan) gives them."
         )
 
 
-def _read_array(X, estimator):
+def _read_array(X, estimator, name):
     """A numeric array with two or three dimensions, finite or not."""
     from sklearn.utils import check_array
 
-    _refuse_what_is_no_array(X)
+    _refuse_what_is_no_array(X, name)
     if not hasattr(X, "dtypes"):
-        X = _as_numpy(X)
-        refuse_kinds(X, "X")
+        X = _as_numpy(X, name)
+        refuse_kinds(X, name)
         if X.ndim > 3:
-            raise ValueError(f"X has {X.ndim} dimensions, {X.shape}; {EXPECTED}")
+            raise ValueError(f"{name} has {X.ndim} dimensions, {X.shape}; {EXPECTED}")
     array = check_array(
         X,
         allow_nd=np.ndim(X) == 3,
         ensure_all_finite=False,
         estimator=estimator,
-        input_name="X",
+        input_name=name,
     )
-    refuse_kinds(array, "X")
+    refuse_kinds(array, name)
     if array.ndim == 3 and 0 in array.shape[1:]:
         raise ValueError(
-            f"X of shape (n_samples, n_timesteps, n_features) = {array.shape} is "
-            "empty: at least 1 time step and 1 feature are needed."
+            f"{name} of shape (n_samples, n_timesteps, n_features) = {array.shape} "
+            "is empty: at least 1 time step and 1 feature are needed."
         )
     return array
 
@@ -315,41 +322,46 @@ EXPECTED = (
 )
 
 
-def _refuse_what_is_no_array(X):
+def _refuse_what_is_no_array(X, name):
     if X is None:
-        raise ValueError(f"X is None; {EXPECTED}")
+        raise ValueError(f"{name} is None; {EXPECTED}")
     if hasattr(X, "tocsr"):
-        raise TypeError("X is sparse; sequences are dense arrays: X.toarray().")
-    refuse_masked(X, "X")
+        raise TypeError(
+            f"{name} is sparse; sequences are dense arrays: {name}.toarray()."
+        )
+    refuse_masked(X, name)
     if isinstance(X, (str, bytes, dict, set, Iterator)):
-        raise TypeError(f"X is a {type(X).__name__}; {EXPECTED}")
+        raise TypeError(f"{name} is a {type(X).__name__}; {EXPECTED}")
     if getattr(getattr(X, "index", None), "nlevels", 1) > 1:
         raise ValueError(
-            "the rows of X have a MultiIndex such as (series, time), so the number of "
-            "sequences differs from the number of rows: make a list of sequences with "
-            "skpararnn.preprocessing.sequences_from_frame first. If each row is a "
-            "sequence of its own, pass X.to_numpy()."
+            f"the rows of {name} have a MultiIndex such as (series, time), so the "
+            "number of sequences differs from the number of rows: make a list of sequences "
+            "with skpararnn.preprocessing.sequences_from_frame first. If each row is a "
+            f"sequence of its own, pass {name}.to_numpy()."
         )
 
 
-def _as_numpy(X):
+def _as_numpy(X, name):
     try:
         return np.asarray(X)
     except ValueError as error:
         raise ValueError(
-            "X is a nested list whose rows differ in length; pass a list of arrays "
-            "instead, one of shape (n_timesteps_i, n_features) for each sequence."
+            f"{name} is a nested list whose rows differ in length; pass a list of "
+            "arrays instead, one of shape (n_timesteps_i, n_features) for each sequence."
         ) from error
+
+
+def _refuse_half_steps(array, n_channels, name):
+    if array.shape[1] % n_channels:
+        raise ValueError(
+            f"{name} has {array.shape[1]} columns, which is no multiple of n_channels="
+            f"{n_channels}."
+        )
 
 
 def _columns_to_steps(array, n_channels, order, layout):
     """(n_samples, n_columns) -> (n_samples, n_timesteps, n_channels)."""
-    n_samples, n_columns = array.shape
-    if n_columns % n_channels:
-        raise ValueError(
-            f"X has {n_columns} columns, which is no multiple of n_channels="
-            f"{n_channels}."
-        )
+    n_samples = len(array)
     if layout == "by_step":
         array = array.reshape(n_samples, -1, n_channels)
     else:
@@ -357,12 +369,12 @@ def _columns_to_steps(array, n_channels, order, layout):
     return array[:, ::-1] if order == "newest_first" else array
 
 
-def _strip_padding(array, container, dtype):
+def _strip_padding(array, container, dtype, name):
     """Keep the real steps of a 3-D array (n_samples, n_timesteps, n_features)."""
     n_samples, T, n_features = array.shape
     may_be_padded = container == "3d" and array.dtype.kind == "f"
     if may_be_padded and np.isnan(array).any():
-        starts, ends = _real_range(array)
+        starts, ends = _real_range(array, name)
         step = np.arange(T)
         values = array[(step >= starts[:, None]) & (step < ends[:, None])]
     else:
@@ -373,21 +385,21 @@ def _strip_padding(array, container, dtype):
     return Sequences(values, _offsets(ends - starts), starts, container, T)
 
 
-def _real_range(array):
+def _real_range(array, name):
     """First real step of each sequence and the one after its last."""
     real = ~np.isnan(array).all(axis=2)
     has_steps = real.any(axis=1)
     if not has_steps.all():
         raise ValueError(
-            f"sample {has_steps.argmin()} of X is an empty sequence: all of its time "
-            "steps are padding (NaN), at least one real step is needed."
+            f"sample {has_steps.argmin()} of {name} is an empty sequence: all of its "
+            "time steps are padding (NaN), at least one real step is needed."
         )
     return real.argmax(axis=1), real.shape[1] - real[:, ::-1].argmax(axis=1)
 
 
 REMEDIES = {
     "2d": "2D input takes no missing values: fill them, or pass padded sequences as a "
-    "3D array, X[:, :, None].",
+    "3D array, {name}[:, :, None].",
     "3d": "Only steps at either end whose features are all NaN are padding; fill other "
     "missing values first.",
     "list": "Sequences of a list take no missing values: fill them first.",
@@ -395,7 +407,7 @@ REMEDIES = {
 }
 
 
-def _name_first_bad_value(sequences, layout):
+def _name_first_bad_value(sequences, layout, name):
     """Say where the first NaN or infinity is, in the coordinates of the input."""
     at, feature = np.argwhere(~np.isfinite(sequences.values))[0]
     sample = np.searchsorted(sequences.offsets, at, side="right") - 1
@@ -406,6 +418,9 @@ def _name_first_bad_value(sequences, layout):
         columns = _columns_to_steps(np.arange(n_columns)[None], *layout)
         where += f" (column {columns[0, step, feature]})"
     if np.isnan(sequences.values[at, feature]):
-        return f"Input X contains NaN in {where}. {REMEDIES[sequences.container]}"
+        remedy = REMEDIES[sequences.container].format(name=name)
+        return f"Input {name} contains NaN in {where}. {remedy}"
     dtype = sequences.values.dtype
-    return f"Input X contains infinity or a value too large for {dtype} in {where}."
+    return (
+        f"Input {name} contains infinity or a value too large for {dtype} in {where}."
+    )

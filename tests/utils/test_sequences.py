@@ -1,5 +1,7 @@
 """How X is read: every kind of input, what is refused, and the way back."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -478,3 +480,52 @@ def test_padded_at_random_and_read_is_what_it_was():
         sequences = check_sequences(X, dtype="float64")
         assert_same_sequences(sequences, arrays)
         assert_array_equal(sequences.unflatten(sequences.values), X)
+
+
+# -- names -----------------------------------------------------------------------------
+
+NAMED = {
+    "None": (None, "^X_val is None"),
+    "sparse": (scipy.sparse.csr_array(np.eye(3)), r"^X_val is sparse.* X_val.toarray"),
+    "1D": (np.ones(3), "Expected 2D array, got 1D"),
+    "4D": (np.ones((1, 2, 3, 4)), "^X_val has 4 dimensions"),
+    "no steps": (np.ones((2, 0, 2)), "^X_val of shape"),
+    "dates": (np.zeros((2, 2), "M8[D]"), "^X_val holds dates"),
+    "masked": (np.ma.ones((2, 2, 1)), "^X_val is a masked array"),
+    "rows of unequal length": ([[1, 2], [3]], "X_val"),
+    "MultiIndex": (pd.DataFrame({"a": [1, 2]}, index=MULTI_INDEX), "^the rows of X_v"),
+    "only padding": (np.full((1, 3, 2), np.nan), "^sample 0 of X_val is an empty"),
+    "NaN": ([[np.nan]], r"^Input X_val contains NaN .* X_val\[:, :, None\]"),
+    "infinity": (np.full((1, 1, 1), np.inf), "^Input X_val contains infinity"),
+    "odd columns": (np.ones((2, 3)), "^X_val has 3 columns, which is no multiple"),
+    "no features": ([np.ones((2, 0))], "^sample 0 of X_val has 0 features"),
+    "other features": ([np.ones(2), np.ones((2, 2))], "^all sequences of X_val need"),
+    "other columns": (
+        [pd.DataFrame({"a": [1]}), pd.DataFrame({"b": [1]})],
+        "^sample 1 of X_val has the columns",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_every_message_calls_x_by_its_name(kind):
+    X, message = NAMED[kind]
+    with pytest.raises((ValueError, TypeError), match=message) as error:
+        check_sequences(X, n_channels=2 if kind == "odd columns" else 1, name="X_val")
+    assert not re.search(r"\bX\b", str(error.value))
+
+
+def test_the_columns_of_frames_in_a_list_are_kept():
+    frames = [pd.DataFrame({"a": [1, 2], "b": [3, 4]}), pd.DataFrame([[5, 6]])]
+    frames[1].columns = ["a", "b"]
+    for X in (frames, as_object_array(frames), [*frames, np.ones((1, 2))]):
+        sequences = check_sequences(X)
+        assert sequences.columns == ("a", "b")
+        assert sequences.take([1]).columns == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "X", [make_list(), pd.DataFrame({"a": [1]}), [pd.Series([1, 2], name="a")]]
+)
+def test_other_input_has_no_columns(X):
+    assert check_sequences(X).columns is None
