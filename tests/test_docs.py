@@ -154,7 +154,7 @@ def documented_parameters(docstring):
         flags=re.MULTILINE | re.DOTALL,
     )
     heads = re.findall(
-        r"^(\w[\w, ]*?)(?: : (.*))?$",
+        r"^\*{0,2}(\w[\w, ]*?)(?: : (.*))?$",
         section.group(1) if section else "",
         flags=re.MULTILINE,
     )

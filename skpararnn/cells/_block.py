@@ -1,14 +1,15 @@
 """One recurrent layer: owns the parameters of a cell and calls its op."""
 
 import math
+import numbers
 
 import numpy as np
 import torch
 from torch.nn import Parameter, ParameterList
 
-from ..ops._checks import check_choice, check_positive_int
-from ._init import check_init, new_generator, uniform_within
-from ._table import CELLS
+from ..ops._checks import BOOLEANS, check_choice, check_dtype, check_positive_int
+from ._init import check_generator, check_init, uniform_within
+from ._table import CELLS, check_options
 
 
 class BlockRecurrentCell(torch.nn.Module):
@@ -29,9 +30,6 @@ class BlockRecurrentCell(torch.nn.Module):
         "orthogonal", "identity", "rotation", "jordan", "chrono"; or a function
         ``init(shape, generator)`` that returns ``(R, K, d_s, d_s)``. Input weights and
         biases are uniform within 1/sqrt(d); "chrono" has its own biases.
-    activation, candidate, reset_after
-        Options of the op, where it has them: `activation` of rnn, `candidate` of lru,
-        `reset_after` of gru. A cell without the option ignores it.
     forget_bias : float, optional
         First value of the forget gate's bias in place of a random one; lstm only.
     t_max : int, optional
@@ -45,6 +43,11 @@ class BlockRecurrentCell(torch.nn.Module):
     device : torch.device or str, optional
     generator : torch.Generator, optional
         Source of the first values; a new one with a random seed if not given.
+    **options
+        Options of the op, as the cell's row lists them, default first: `activation` of
+        rnn ("tanh", "relu", "sigmoid", "identity"), `candidate` of lru ("tanh",
+        "highway"), `reset_after` of gru (True, False). A cell ignores an option that
+        only others have, but not a value that none of them has.
 
     Attributes
     ----------
@@ -65,8 +68,12 @@ class BlockRecurrentCell(torch.nn.Module):
     ------
     ValueError
         For sizes that are no positive integers, a `d_s` whose length is not K, unknown
-        names, highway candidates with d_in other than d or unequal sizes, and for a
-        `forget_bias` or `init` that does not fit the cell.
+        names, highway candidates with d_in other than d or unequal sizes, a
+        `forget_bias` or `init` that does not fit the cell, and for blocks of an `init`
+        that have another shape or are not finite.
+    TypeError
+        For an option that no cell has, an `init` that returns no real numbers, and for
+        a `dtype` or `generator` of another type.
 
     Examples
     --------
@@ -88,9 +95,6 @@ class BlockRecurrentCell(torch.nn.Module):
         d_s=2,
         K=32,
         init="uniform",
-        activation="tanh",
-        candidate="tanh",
-        reset_after=True,
         forget_bias=None,
         t_max=None,
         reverse=False,
@@ -98,6 +102,7 @@ class BlockRecurrentCell(torch.nn.Module):
         dtype=None,
         device=None,
         generator=None,
+        **options,
     ):
         super().__init__()
         self.cell = check_choice("cell", cell, CELLS)
@@ -105,17 +110,15 @@ class BlockRecurrentCell(torch.nn.Module):
         self.d_in = check_positive_int("d_in", d_in)
         self.sizes = block_sizes(d_s, K)
         self.K, self.d = len(self.sizes), sum(self.sizes)
-        self.reverse, self.backend = reverse, backend
-        self.options = self._check_options(
-            activation=activation, candidate=candidate, reset_after=reset_after
-        )
+        self.reverse = check_choice("reverse", reverse, BOOLEANS)
+        self.backend = backend
+        self.options = check_options(cell, options)
         self._check_highway()
         self._check_forget_bias(forget_bias, init)
         self._group_blocks()
-        self._make_parameters(
-            check_init(init), t_max, forget_bias, generator or new_generator()
-        )
-        self.to(device=device, dtype=dtype or torch.get_default_dtype())
+        dtype, generator = check_dtype(dtype), check_generator(generator)
+        self._make_parameters(check_init(init), t_max, forget_bias, generator)
+        self.to(device=device, dtype=dtype)
 
     def forward(self, x, lengths=None, state=None, outputs="all"):
         """Run the layer.
@@ -173,21 +176,18 @@ class BlockRecurrentCell(torch.nn.Module):
         return len(set(self.sizes)) == 1
 
     @property
+    def _highway(self):
+        """The gate that the input itself replaces, or ""."""
+        chosen = self.options.get("candidate") == "highway"
+        return self.spec.highway if chosen else ""
+
+    @property
     def _projected(self):
         """The gates that read the input through weights."""
-        gates = self.spec.gates
-        if self.options.get("candidate") == "highway":
-            gates = gates.replace(self.spec.highway, "")
-        return gates
-
-    def _check_options(self, **given):
-        allowed = self.spec.options
-        return {
-            name: check_choice(name, given[name], allowed[name]) for name in allowed
-        }
+        return self.spec.gates.replace(self._highway, "")
 
     def _check_highway(self):
-        if self.options.get("candidate") != "highway":
+        if not self._highway:
             return
         if not self._equal_sizes:
             raise ValueError(
@@ -203,6 +203,11 @@ class BlockRecurrentCell(torch.nn.Module):
     def _check_forget_bias(self, forget_bias, init):
         if forget_bias is None:
             return
+        is_number = isinstance(forget_bias, numbers.Real)
+        if not is_number or not math.isfinite(forget_bias):
+            raise ValueError(
+                f"forget_bias must be a finite number; got {forget_bias!r}"
+            )
         if not self.spec.forget:
             cells = ", ".join(repr(name) for name in CELLS if CELLS[name].forget)
             raise ValueError(f"forget_bias is for {cells}; got cell={self.cell!r}")

@@ -32,10 +32,16 @@ def check_init(init):
     return INITS[init]
 
 
-def new_generator():
-    """Return a generator with a seed from the operating system."""
-    generator = torch.Generator()
-    generator.seed()
+def check_generator(generator):
+    """Return `generator`, or for None a new one, seeded by the operating system."""
+    if generator is None:
+        generator = torch.Generator()
+        generator.seed()
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(
+            "generator must be a torch.Generator, such as "
+            f"torch.Generator().manual_seed(0), or None; got {generator!r}"
+        )
     return generator
 
 
@@ -151,15 +157,30 @@ INITS = {
 
 def _checked(init):
     def blocks(shape, generator):
-        values = torch.as_tensor(init(shape, generator)).to(torch.float64)
+        values = _real_tensor(init(shape, generator))
         if values.shape != shape:
             raise ValueError(
                 f"init returned shape {tuple(values.shape)}; expected "
                 f"(R, K, d_s, d_s) = {tuple(shape)}"
             )
+        if not values.isfinite().all():
+            raise ValueError("init returned NaN or infinity; blocks must be finite")
         return values.detach().clone()
 
     return blocks
+
+
+def _real_tensor(values):
+    """What a callable returned, as float64."""
+    try:
+        values = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(
+            f"init returned {type(values)}; expected a tensor or an array of numbers"
+        ) from None
+    if values.is_complex():
+        raise TypeError(f"init returned {values.dtype}; blocks must be real")
+    return values.to(torch.float64)
 
 
 def _rand(shape, generator):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ..ops import gru, lru, lstm, rnn
+from ..ops._checks import BOOLEANS, check_choice
 from ..ops._lru import CANDIDATES
 from ..ops._rnn import ACTIVATIONS
 
@@ -26,7 +27,8 @@ class CellSpec(NamedTuple):
         What is carried from step to step. The op takes a first value for each (h0, c0)
         and returns the last ones.
     options : dict of str to tuple, default={}
-        Arguments of the op that the user chooses, with the values they may have.
+        Arguments of the op that the user chooses, with the values they may have; the
+        first is the default.
     extra_bias : dict of str to str, default={}
         Further biases of shape (d,), each with the option that has to be on for it.
     highway : str, default=""
@@ -56,6 +58,47 @@ class CellSpec(NamedTuple):
     forget: str = ""
 
 
+def check_options(cell, given):
+    """Hold options against the table.
+
+    Parameters
+    ----------
+    cell : str
+        A row of `CELLS`.
+    given : dict
+        Options by name, those of other cells too: whoever compares cells may hand the
+        same options to all of them.
+
+    Returns
+    -------
+    options : dict
+        All options of this cell.
+
+    Raises
+    ------
+    TypeError
+        For a name that no cell has.
+    ValueError
+        For a value that no cell with this option has, or not this cell.
+    """
+    own = CELLS[cell].options
+    for name, value in given.items():
+        check_choice(name, value, own.get(name) or _values_of_all_cells(name))
+    return {name: given.get(name, values[0]) for name, values in own.items()}
+
+
+def _values_of_all_cells(name):
+    """Every value that some cell allows for an option."""
+    tables = [spec.options for spec in CELLS.values()]
+    values = dict.fromkeys(v for options in tables for v in options.get(name, ()))
+    if not values:
+        known = ", ".join(sorted({known for options in tables for known in options}))
+        raise TypeError(
+            f"unknown argument {name!r}; the cells have the options {known}"
+        )
+    return values
+
+
 CELLS = {
     "rnn": CellSpec(
         rnn,
@@ -78,7 +121,7 @@ CELLS = {
         gates="rzn",
         recurrent="rzn",
         biased="rzn",
-        options={"reset_after": (True, False)},
+        options={"reset_after": BOOLEANS},
         extra_bias={"bias_q": "reset_after"},
         chrono={"z": +1},
     ),

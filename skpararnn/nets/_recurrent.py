@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 
 from ..cells import CELLS, BlockRecurrentCell
-from ..cells._init import new_generator
-from ..ops._checks import check_choice, check_positive_int
+from ..cells._init import check_generator
+from ..ops._checks import BOOLEANS, check_choice, check_dtype, check_positive_int
 from ..ops._lru import CANDIDATES
 from ..ops._scan import blank_padding
 from ._aggregation import make_aggregation
@@ -45,13 +45,11 @@ class RecurrentNet(torch.nn.Module):
     K : int, default=32
     n_layers : int, default=1
         A layer reads the outputs of the layer below through a dense projection.
-    activation : {"tanh", "relu", "sigmoid", "identity"}, default="tanh"
     candidate : {"highway", "tanh"}, default="highway"
         Of the layers of an lru from the second on: "highway" takes the layer's input as
         the candidate. The first layer always has "tanh".
-    reset_after : bool, default=True
     aggregation : {None, "linear", "fc", "ffn"}, default=None
-        Applied once, between read-out and head.
+        Applied once, between read-out and head; see Notes.
     d_agg : int, optional
         Width of the aggregation's output; that of the read-out if not given.
     d_ff : int, optional
@@ -59,7 +57,8 @@ class RecurrentNet(torch.nn.Module):
     bidirectional : bool, default=False
         Every layer runs in both directions; its output is [forward, backward].
     dropout : float, default=0.0
-        In [0, 1), on the outputs of all layers but the last, in training.
+        In [0, 1), on the outputs of all layers but the last, in training. With one
+        layer there is nothing to drop: it is accepted and changes nothing.
     init : str or callable, default="uniform"
     forget_bias : float, optional
     t_max : int, optional
@@ -73,6 +72,8 @@ class RecurrentNet(torch.nn.Module):
     generator : torch.Generator, optional
         Source of every random number, those of dropout included; a new one with a
         random seed if not given.
+    **options
+        Further options of the cells: `activation` of rnn, `reset_after` of gru.
 
     Attributes
     ----------
@@ -90,10 +91,19 @@ class RecurrentNet(torch.nn.Module):
         For unknown names, sizes that are no positive integers, dropout outside [0, 1),
         and what the cells refuse. Highway layers need one direction and blocks of equal
         size; the message names ``candidate="tanh"``.
+    TypeError
+        For an option that no cell has, and for a `dtype` or `generator` of another
+        type.
 
     Notes
     -----
     With K = 1 the layers are those of ``torch.nn.RNN``, ``LSTM`` and ``GRU``.
+
+    The read-out comes first and the aggregation is applied to what it returns, once a
+    sequence. The paper aggregates every step. For "last" and "all" these are the same
+    function, and so they are for "linear" with "mean"; for "fc" and "ffn" with "mean"
+    they differ, because the mean of a nonlinear function is not the function of the
+    mean. "last+mean" hands both vectors to one aggregation.
 
     Examples
     --------
@@ -113,9 +123,7 @@ class RecurrentNet(torch.nn.Module):
         d_s=2,
         K=32,
         n_layers=1,
-        activation="tanh",
         candidate="highway",
-        reset_after=True,
         aggregation=None,
         d_agg=None,
         d_ff=None,
@@ -129,13 +137,15 @@ class RecurrentNet(torch.nn.Module):
         dtype=None,
         device=None,
         generator=None,
+        **options,
     ):
         super().__init__()
         check_positive_int("d_out", d_out)
         check_positive_int("n_layers", n_layers)
         check_choice("readout", readout, READOUTS)
+        check_choice("bidirectional", bidirectional, BOOLEANS)
         _check_candidate(cell, candidate, n_layers, bidirectional)
-        generator = generator or new_generator()
+        dtype, generator = check_dtype(dtype), check_generator(generator)
         self.readout = readout
         self.layers = _make_layers(
             d_in,
@@ -145,8 +155,6 @@ class RecurrentNet(torch.nn.Module):
             cell=cell,
             d_s=d_s,
             K=K,
-            activation=activation,
-            reset_after=reset_after,
             init=init,
             forget_bias=forget_bias,
             t_max=t_max,
@@ -154,6 +162,7 @@ class RecurrentNet(torch.nn.Module):
             dtype=dtype,
             device=device,
             generator=generator,
+            **options,
         )
         width = READOUTS[readout].n_parts * _width(self.layers[-1])
         self.aggregation, width = make_aggregation(
@@ -161,7 +170,7 @@ class RecurrentNet(torch.nn.Module):
         )
         self.head = linear(width, d_out, generator=generator)
         self.dropout = Dropout(_check_dropout(dropout), _draw_seed(generator))
-        self.to(device=device, dtype=dtype or torch.get_default_dtype())
+        self.to(device=device, dtype=dtype)
 
     def forward(self, x, lengths=None):
         """Run the net.

@@ -7,6 +7,7 @@ import torch
 
 OUTPUTS = ("all", "last", "mean")
 FLOATS = (torch.float32, torch.float64)
+BOOLEANS = (True, False)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -20,8 +21,11 @@ class Loop(NamedTuple):
 
 
 def check_choice(name, value, choices):
-    """Return `value` if it is one of `choices`, else say which there are."""
-    if value not in tuple(choices):
+    """Return `value` if it is one of `choices`, else say which there are.
+
+    True is no 1 and False no 0, although Python says that they are equal.
+    """
+    if not any(_same(value, choice) for choice in choices):
         listed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{name} must be one of {listed}; got {value!r}")
     return value
@@ -33,6 +37,14 @@ def check_positive_int(name, value):
     if not is_integer or value < 1:
         raise ValueError(f"{name} must be a positive integer; got {value!r}")
     return int(value)
+
+
+def check_dtype(dtype):
+    """Return `dtype`, or torch's default one for None, if the ops can compute in it."""
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    if dtype not in FLOATS:
+        raise TypeError(f"dtype must be torch.float32 or torch.float64; got {dtype!r}")
+    return dtype
 
 
 def check_layer(
@@ -76,6 +88,7 @@ def check_layer(
     _check_x(x)
     _check_weights(x, weight_x, weight_h, bias, gates, recurrent)
     check_choice("outputs", outputs, OUTPUTS)
+    check_choice("reverse", reverse, BOOLEANS)
     first = [_check_state(name, h0, x, weight_h) for name, h0 in states.items()]
     return Loop(tuple(first), _check_lengths(lengths, x), bool(reverse), outputs)
 
@@ -89,6 +102,14 @@ def check_unit_vector(name, vector, x, weight_h):
             f"{_blocks(weight_h)}, {name} has shape {tuple(vector.shape)}; "
             f"expected ({d},)"
         )
+
+
+def _same(value, choice):
+    return _is_number(value) == _is_number(choice) and value == choice
+
+
+def _is_number(value):
+    return isinstance(value, numbers.Number) and not isinstance(value, bool)
 
 
 def _check_alike(tensors):

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from ._backend import choose
-from ._checks import check_layer, check_unit_vector
+from ._checks import BOOLEANS, check_choice, check_layer, check_unit_vector
 from ._scan import blank_padding, project, scan, stack_gates
 
 
@@ -98,6 +98,7 @@ def gru(
         reverse=reverse,
         outputs=outputs,
     )
+    check_choice("reset_after", reset_after, BOOLEANS)
     if bias_q is not None:
         check_unit_vector("bias_q", bias_q, x, weight_h)
         if not reset_after:

@@ -230,6 +230,21 @@ BAD = [
     ({"cell": "elman"}, "cell must be one of 'rnn', 'lstm', 'gru', 'lru'; got 'elman'"),
     ({"activation": "gelu"}, "activation must be one of 'tanh'.*; got 'gelu'"),
     ({"cell": "gru", "reset_after": "yes"}, "reset_after must be one of True, False"),
+    ({"cell": "gru", "reset_after": 1}, "reset_after must be one of True, False"),
+    ({"cell": "gru", "activation": "swish"}, "activation must be one of 'tanh'"),
+    ({"cell": "lstm", "candidate": "high"}, "candidate must be one of 'tanh', 'high"),
+    ({"cell": "rnn", "reset_after": "no"}, "reset_after must be one of True, False"),
+    ({"reverse": "no"}, "reverse must be one of True, False; got 'no'"),
+    ({"reverse": 0}, "reverse must be one of True, False; got 0"),
+    (
+        {"cell": "lstm", "forget_bias": float("nan")},
+        "forget_bias must be a finite.*nan",
+    ),
+    (
+        {"cell": "lstm", "forget_bias": float("inf")},
+        "forget_bias must be a finite.*inf",
+    ),
+    ({"cell": "lstm", "forget_bias": "a"}, "forget_bias must be a finite.*got 'a'"),
     (
         {"cell": "lru", "candidate": "highway"},
         "d_in=3, d=8. Use candidate='tanh'",
@@ -245,6 +260,40 @@ BAD = [
 def test_bad_argument_is_named(options, message):
     with pytest.raises(ValueError, match=message):
         make(**options)
+
+
+BAD_TYPES = [
+    ({"dtype": "float32"}, r"dtype must be torch\.float32 or .*; got 'float32'"),
+    ({"dtype": torch.float16}, r"dtype must be .*; got torch\.float16"),
+    (
+        {"swish": True},
+        "unknown argument 'swish'; .* activation, candidate, reset_after$",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_TYPES)
+def test_argument_of_a_bad_type_is_named(options, message):
+    with pytest.raises(TypeError, match=message):
+        make(**options)
+
+
+@pytest.mark.parametrize("generator", [0, 3, "3"])
+def test_a_seed_is_no_generator(generator):
+    with pytest.raises(TypeError, match=f"torch.Generator.*; got {generator!r}"):
+        BlockRecurrentCell(3, generator=generator)
+
+
+@every_cell
+def test_options_of_other_cells_change_nothing(cell):
+    others = {
+        name: values[-1]
+        for spec in CELLS.values()
+        for name, values in spec.options.items()
+        if name not in CELLS[cell].options
+    }
+    x, _ = batch()
+    assert torch.equal(make(cell=cell, **others)(x)[0], make(cell=cell)(x)[0])
 
 
 @pytest.mark.parametrize("state", [(), torch.zeros(2, 8), (torch.zeros(8),) * 3])

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from tolerances import assert_close
@@ -199,6 +200,33 @@ def test_a_callable_gives_the_blocks():
     assert (make("gru", init=halves).weight_h == 0.5).all()
     with pytest.raises(ValueError, match=r"init returned shape \(2,\).*\(3, 8, 4, 4\)"):
         make("gru", init=lambda shape, generator: torch.zeros(2))
+
+
+@pytest.mark.parametrize(
+    ("returned", "error", "message"),
+    [
+        (lambda shape: None, TypeError, "init returned <class 'NoneType'>"),
+        (lambda shape: "eye", TypeError, "init returned <class 'str'>"),
+        (
+            lambda shape: torch.zeros(shape) * 1j,
+            TypeError,
+            r"init returned torch\.comp",
+        ),
+        (lambda shape: torch.full(shape, math.nan), ValueError, "init returned NaN or"),
+        (lambda shape: torch.full(shape, math.inf), ValueError, "init returned NaN or"),
+    ],
+)
+def test_a_callable_gives_finite_real_blocks(returned, error, message):
+    with pytest.raises(error, match=message):
+        make(init=lambda shape, generator: returned(shape))
+
+
+def test_a_callable_may_return_an_array_or_nested_lists():
+    def halves(shape, generator):
+        return np.full(shape, 0.5)
+
+    for init in (halves, lambda *given: halves(*given).tolist()):
+        assert (make(init=init).weight_h == 0.5).all()
 
 
 def test_unknown_init_is_named():

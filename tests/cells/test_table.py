@@ -1,5 +1,6 @@
 """The table of cells, and that a row of it is all that a new cell needs."""
 
+import inspect
 from functools import partial
 
 import pytest
@@ -28,7 +29,15 @@ def test_row_is_consistent(cell):
     assert spec.states[0] == "h"
 
 
-# -- a cell made elsewhere: h + g (n - h), with a gate g that sees no state ------------
+@pytest.mark.parametrize("cell", CELLS)
+def test_defaults_of_options_are_those_of_the_op(cell):
+    parameters = inspect.signature(CELLS[cell].op).parameters
+    for name, values in CELLS[cell].options.items():
+        assert values[0] is parameters[name].default
+
+
+# -- a cell made elsewhere: h + g (n - h), with a gate g that sees no state; with
+# gating="closed" it writes where g is small ------------------------------------------
 
 
 def leaky(
@@ -37,6 +46,7 @@ def leaky(
     weight_h,
     bias,
     *,
+    gating="open",
     h0=None,
     lengths=None,
     reverse=False,
@@ -56,13 +66,14 @@ def leaky(
         outputs=outputs,
     )
     run = choose(backend, {"reference": _leaky})
-    h, (h_last,) = run(x, weight_x, weight_h, bias, loop)
+    h, (h_last,) = run(x, weight_x, weight_h, bias, gating, loop)
     return h, h_last
 
 
-def _leaky(x, weight_x, weight_h, bias, loop):
+def _leaky(x, weight_x, weight_h, bias, gating, loop):
     p = project(blank_padding(x, loop.lengths), weight_x, bias, K=weight_h.shape[1])
     p_g, p_n = p.chunk(2, dim=1)
+    p_g = -p_g if gating == "closed" else p_g
     step = partial(_step, u=stack_gates(weight_h))
     return scan(step, (torch.sigmoid(p_g), p_n), loop)
 
@@ -74,7 +85,14 @@ def _step(g, p, h, *, u):
 
 @pytest.fixture
 def leaky_cell(monkeypatch):
-    row = CellSpec(leaky, gates="gn", recurrent="n", biased="gn", chrono={"g": -1})
+    row = CellSpec(
+        leaky,
+        gates="gn",
+        recurrent="n",
+        biased="gn",
+        options={"gating": ("open", "closed")},
+        chrono={"g": -1},
+    )
     monkeypatch.setitem(CELLS, "leaky", row)
     return "leaky"
 
@@ -111,3 +129,24 @@ def test_a_new_row_is_a_net(leaky_cell):
     assert y.shape == (5, 3)
     y.sum().backward()
     assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+def test_the_option_of_a_new_row_reaches_its_op(leaky_cell):
+    generator = torch.Generator().manual_seed(0)
+    net = RecurrentNet(
+        2, 3, cell=leaky_cell, d_s=2, K=2, gating="closed", generator=generator
+    )
+    (layer,) = net.layers[0]
+    assert layer.options == {"gating": "closed"}
+    assert BlockRecurrentCell(2, cell=leaky_cell).options == {"gating": "open"}
+    x = torch.randn(5, 6, 2, generator=generator)
+    h = net.hidden_states(x)
+    layer.options["gating"] = "open"
+    assert not torch.allclose(net.hidden_states(x), h)
+
+
+def test_the_option_of_a_new_row_is_checked(leaky_cell):
+    for cell in CELLS:  # the others ignore it, but not a value that is none
+        BlockRecurrentCell(2, cell=cell, gating="closed", activation="relu")
+        with pytest.raises(ValueError, match="gating must be one of 'open', 'closed'"):
+            RecurrentNet(2, 3, cell=cell, gating="ajar")

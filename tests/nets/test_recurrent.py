@@ -313,6 +313,11 @@ BAD = [
     ({"cell": "elman"}, "cell must be one of 'rnn', 'lstm', 'gru', 'lru'"),
     ({"candidate": "relu"}, "candidate must be one of 'tanh', 'highway'"),
     ({"K": 0}, "K must be a positive integer; got 0"),
+    ({"bidirectional": "no"}, "bidirectional must be one of True, False; got 'no'"),
+    ({"bidirectional": 1}, "bidirectional must be one of True, False; got 1"),
+    ({"cell": "gru", "reset_after": "no"}, "reset_after must be one of True, False"),
+    ({"cell": "gru", "activation": "swish"}, "activation must be one of 'tanh', 're"),
+    ({"cell": "lstm", "forget_bias": float("nan")}, "forget_bias must be a finite"),
 ]
 
 HIGHWAY = {"cell": "lru", "candidate": "highway", "n_layers": 2}
@@ -322,6 +327,20 @@ HIGHWAY = {"cell": "lru", "candidate": "highway", "n_layers": 2}
 def test_bad_argument_is_named(options, message):
     with pytest.raises(ValueError, match=message):
         make(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "float32"}, "dtype must be torch.float32 or .*; got 'float32'"),
+        ({"generator": 3}, "generator must be a torch.Generator.*; got 3"),
+        ({"generator": 0}, "generator must be a torch.Generator.*; got 0"),
+        ({"swish": 1}, "unknown argument 'swish'"),
+    ],
+)
+def test_argument_of_a_bad_type_is_named(options, message):
+    with pytest.raises(TypeError, match=message):
+        RecurrentNet(D_IN, D_OUT, **options)
 
 
 def test_width_of_the_output_is_checked():

@@ -6,7 +6,7 @@ from tolerances import assert_close
 
 from skpararnn.cells import CELLS
 
-from .layers import VARIANTS, Layer, variant_id
+from .layers import VARIANTS, Layer, variant_id, wave
 
 # ones, sizes that fill no register, K that is no power of two
 SHAPES = [
@@ -143,6 +143,40 @@ def test_one_block_equals_torch(variant, dtype, backend):
     assert_close(h, out)
     for state, theirs in zip(states, last, strict=True):
         assert_close(state, theirs[0])
+
+
+def gradients_of_torch(layer, lengths):
+    """Gradients of the twin with the names and shapes that the op's have."""
+    given = {
+        name: layer.tensors[name].clone().requires_grad_()
+        for name in ("x", *(f"{name}0" for name in layer.spec.states))
+    }
+    x, *first = given.values()
+    first = tuple(state[None] for state in first)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+    twin = torch_twin(layer)
+    out, last = twin(packed, first if len(first) > 1 else first[0])
+    out, _ = torch.nn.utils.rnn.pad_packed_sequence(out, batch_first=True)
+    last = last if isinstance(last, tuple) else (last,)
+    loss = sum((v * wave(v)).sum() for v in (out, *(state[0] for state in last)))
+    loss.backward()
+
+    G, grads = len(layer.spec.gates), {f"d{name}": t.grad for name, t in given.items()}
+    grads["dweight_x"] = twin.weight_ih_l0.grad.reshape(G, layer.d, layer.d_in)
+    grads["dweight_h"] = twin.weight_hh_l0.grad.reshape(G, 1, layer.d, layer.d)
+    grads["dbias"] = twin.bias_ih_l0.grad.reshape(G, layer.d)
+    if "bias_q" in layer.tensors:
+        grads["dbias_q"] = twin.bias_hh_l0.grad.reshape(G, layer.d)[2]
+    return grads
+
+
+@pytest.mark.parametrize("variant", TWIN_VARIANTS, ids=variant_id)
+def test_gradients_of_one_block_equal_torch(variant, dtype, backend):
+    layer = Layer(variant, dtype, N=4, T=6, d_in=3, K=1, d_s=5)
+    lengths = torch.tensor([6, 5, 2, 1])
+    ours = layer.run_and_gradients(lengths=lengths, backend=backend)
+    ours = {f"d{name}": ours[f"d{name}"] for name in layer.tensors}
+    assert_same(ours, gradients_of_torch(layer, lengths))
 
 
 # -- time and padding ------------------------------------------------------------------
@@ -355,6 +389,7 @@ BAD = [
     ({"lengths": torch.tensor([5.0, 1, 1])}, TypeError, "integers.*float32"),
     ({"lengths": torch.tensor([True] * 3)}, TypeError, "integers.*bool"),
     ({"outputs": "first"}, ValueError, "outputs must be one of 'all', 'last', 'mean'"),
+    ({"reverse": "no"}, ValueError, "reverse must be one of True, False; got .no."),
     ({"backend": "gpu"}, ValueError, "backend must be one of 'auto', 'reference'"),
 ]
 

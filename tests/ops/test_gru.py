@@ -71,3 +71,9 @@ def test_bias_q_is_checked():
         layer.run(bias_q=torch.zeros(5, dtype=torch.float64))
     with pytest.raises(TypeError, match=r"bias_q is torch\.float32"):
         layer.run(bias_q=torch.zeros(6))
+
+
+@pytest.mark.parametrize("reset_after", ["no", 1, None])
+def test_reset_after_is_a_boolean(reset_after):
+    with pytest.raises(ValueError, match="reset_after must be one of True, False"):
+        Layer(BEFORE).run(reset_after=reset_after)
