@@ -4,7 +4,7 @@ Everything behind this door works on flat values with offsets, so ragged data ar
 never padded as a whole, and padding always is on the right of a batch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MappingView
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -162,22 +162,23 @@ def check_sequences(
     Raises
     ------
     ValueError, TypeError
-        Naming the sample and step of a NaN, infinity or empty sequence, the two
-        feature counts that differ, or the kind of X that is not understood.
+        Naming the sample, step and feature of a NaN, infinity or cell that is no
+        number, the empty sequence, the two lengths or feature counts that differ, or
+        the kind of X that is not understood.
     """
     layout = n_channels, columns_order, columns_layout
     with np.errstate(over="ignore"):  # infinities are found below and named
         if _is_ragged(X):
             sequences = _read_list(X, dtype, name)
         else:
-            array = _read_array(X, estimator, name)
+            array = _read_array(X, layout, estimator, name)
             container = f"{array.ndim}d"
             if array.ndim == 2:
                 _refuse_half_steps(array, n_channels, name)
                 array = _columns_to_steps(array, *layout)
             sequences = _strip_padding(array, container, dtype, name)
     if not np.isfinite(sequences.values).all():
-        raise ValueError(_name_first_bad_value(sequences, layout, name))
+        raise ValueError(_name_first_bad_value(sequences, X, layout, name))
     return sequences
 
 
@@ -229,17 +230,10 @@ def _read_list(X, dtype, name):
 def _read_one(x, what):
     """One sequence of a list as a numeric array of shape (n_timesteps, n_features)."""
     refuse_masked(x, what)
-    try:
-        array = np.asarray(x)
-        if array.dtype.kind in "OUS":
-            array = array.astype(np.float64)
-    except (ValueError, TypeError) as error:
-        raise ValueError(
-            f"{what} cannot be read as a numeric array of shape "
-            f"(n_timesteps, n_features): {error}"
-        ) from error
+    _refuse_gradients(x, what)
+    array = _convert_one(x, what)
     refuse_kinds(array, what)
-    if array.ndim and len(array) == 0:
+    if len(array) == 0:
         raise ValueError(
             f"{what} is an empty sequence: its length is 0, at least one time "
             "step is needed."
@@ -248,13 +242,115 @@ def _read_one(x, what):
         array = array[:, None]
     if array.ndim != 2:
         raise ValueError(
-            f"{what} has {array.ndim} dimensions, shape {array.shape}; a "
-            "sequence is a 1D array (n_timesteps,) or a 2D array "
-            "(n_timesteps, n_features)."
+            f"{what} has {array.ndim} dimensions, shape {array.shape}; {SEQUENCE}"
         )
     if array.shape[1] == 0:
         raise ValueError(f"{what} has 0 features, shape {array.shape}.")
     return array
+
+
+SEQUENCE = (
+    "a sequence is a 1D array (n_timesteps,) or a 2D array (n_timesteps, n_features)."
+)
+
+
+def _convert_one(x, what):
+    """A numeric array with at least one dimension, dates and complex numbers too."""
+    try:
+        array = np.asarray(x)
+    except CONVERSION_ERRORS as error:
+        place = _first_unequal(x, ("step", "feature"))
+        raise _unread(error, what, f"{place}: " if place else "") from error
+    if array.ndim == 0:
+        _refuse_scalar(x, what)
+    if array.dtype.kind not in "OUS":
+        return array
+    try:
+        return array.astype(np.float64)
+    except CONVERSION_ERRORS as error:
+        raise _unread(error, what, _place_in_one(array, x)) from error
+
+
+def _unread(error, what, place):
+    return ValueError(
+        f"{what} cannot be read as a numeric array of shape (n_timesteps, n_features): "
+        f"{place}{error}"
+    )
+
+
+def _place_in_one(array, x):
+    """Where a sequence holds what is no number, and what it is."""
+    at = _first_no_number(array)
+    if at is None:
+        return ""
+    place = ", ".join(f"{w} {i}" for w, i in zip(("step", "feature"), at, strict=False))
+    if hasattr(x, "columns"):
+        place += f" (column {x.columns[at[1]]!r})"
+    return f"{place} is {_shown(array[at])}, which is no number: "
+
+
+def _refuse_scalar(x, what):
+    kind = f"a {type(x).__name__}"
+    if np.asarray(x).dtype.kind in "biufc":
+        kind = "a number"
+    raise ValueError(f"{what} is {'None' if x is None else kind}; {SEQUENCE}")
+
+
+# what NumPy, pandas and torch raise where a value cannot become a number
+CONVERSION_ERRORS = ValueError, TypeError, OverflowError, RuntimeError
+
+
+def _first_no_number(array):
+    """Index of the first cell that float() refuses, or None."""
+    for at in np.ndindex(array.shape):
+        if not _is_number(array[at]):
+            return at
+    return None
+
+
+def _is_number(cell):
+    try:
+        return np.ndim(cell) == 0 and isinstance(float(cell), float)
+    except CONVERSION_ERRORS:
+        return False
+
+
+def _shown(value):
+    """A value in an error message, short."""
+    if getattr(value, "ndim", 0):
+        return f"an array of shape {np.shape(value)}"
+    try:
+        text = repr(value.item() if isinstance(value, np.generic) else value)
+    except ValueError:  # Python writes no integer of more than 4300 digits
+        text = f"a very large {type(value).__name__}"
+    return text if len(text) <= 50 else f"{text[:40]}... ({len(text)} characters)"
+
+
+def _first_unequal(nested, words):
+    """Where the parts of a nested list first differ in length, or ""."""
+    parts = [((), nested)]
+    for depth in range(1, len(words) + 1):
+        parts = [((*at, i), x) for at, part in parts for i, x in enumerate(part)]
+        lengths = [_length(x) for _, x in parts]
+        for (at, _), length in zip(parts, lengths, strict=True):
+            if length != lengths[0]:
+                first = ", ".join(f"{word} 0" for word in words[:depth])
+                place = ", ".join(f"{w} {i}" for w, i in zip(words, at, strict=False))
+                return f"{place} {_measured(length)}, {first} {_measured(lengths[0])}"
+        if None in lengths:
+            break
+    return ""
+
+
+def _length(x):
+    try:
+        return len(x)
+    except TypeError:
+        return None
+
+
+def _measured(length):
+    return "is a single value" if length is None else f"has the length {length}"
 
 
 def _common_columns(X, name):
@@ -290,23 +386,41 @@ def refuse_masked(array, what):
         )
 
 
-def _read_array(X, estimator, name):
+def _refuse_gradients(x, what):
+    if getattr(x, "requires_grad", False):
+        raise TypeError(
+            f"{what} is a tensor that requires grad, which NumPy cannot read; pass "
+            "tensors without it, as X.detach()."
+        )
+
+
+def _read_array(X, layout, estimator, name):
     """A numeric array with two or three dimensions, finite or not."""
     from sklearn.utils import check_array
 
     _refuse_what_is_no_array(X, name)
-    if not hasattr(X, "dtypes"):
+    if not hasattr(X, "columns"):
         X = _as_numpy(X, name)
         refuse_kinds(X, name)
         if X.ndim > 3:
             raise ValueError(f"{name} has {X.ndim} dimensions, {X.shape}; {EXPECTED}")
-    array = check_array(
-        X,
-        allow_nd=np.ndim(X) == 3,
-        ensure_all_finite=False,
-        estimator=estimator,
-        input_name=name,
-    )
+    try:
+        array = check_array(
+            X,
+            allow_nd=np.ndim(X) == 3,
+            ensure_all_finite=False,
+            estimator=estimator,
+            input_name=name,
+        )
+        if array.dtype.kind == "O":  # frames with pandas' own types stay objects
+            array = array.astype(np.float64)
+    except CONVERSION_ERRORS as error:
+        place = _place_of_no_number(X, layout, name)
+        if place is None:
+            raise
+        # scikit-learn's type, not NumPy's subclass of it, and scikit-learn's words
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{place}, which is no number: {error}") from error
     refuse_kinds(array, name)
     if array.ndim == 3 and 0 in array.shape[1:]:
         raise ValueError(
@@ -322,6 +436,34 @@ EXPECTED = (
 )
 
 
+def _place_of_no_number(X, layout, name):
+    """The first cell of a frame or array that is no number, in words, or None."""
+    cells = X.to_numpy() if hasattr(X, "columns") else X
+    if cells.dtype.kind not in "OUS" or cells.ndim not in (2, 3) or not cells.size:
+        return None
+    at = _first_no_number(cells)
+    if at is None and cells.dtype.kind == "O":
+        return None
+    at = at or (0,) * cells.ndim  # arrays of text are refused even if it is digits
+    if cells.ndim == 3:
+        where = _where(*at)
+    else:
+        _refuse_half_steps(cells, layout[0], name)
+        columns = _columns_to_steps(np.arange(cells.shape[1])[None], *layout)[0]
+        step, feature = np.argwhere(columns == at[1])[0]
+        where = _where(at[0], step, feature, _column_name(X, at[1]))
+    return f"{where} of {name} is {_shown(cells[at])}"
+
+
+def _where(sample, step, feature, column=None):
+    place = f"sample {sample}, step {step}, feature {feature}"
+    return place if column is None else f"{place} (column {column})"
+
+
+def _column_name(X, column):
+    return repr(X.columns[column]) if hasattr(X, "columns") else column
+
+
 def _refuse_what_is_no_array(X, name):
     if X is None:
         raise ValueError(f"{name} is None; {EXPECTED}")
@@ -330,25 +472,47 @@ def _refuse_what_is_no_array(X, name):
             f"{name} is sparse; sequences are dense arrays: {name}.toarray()."
         )
     refuse_masked(X, name)
-    if isinstance(X, (str, bytes, dict, set, Iterator)):
+    _refuse_gradients(X, name)
+    if isinstance(X, (str, bytes, dict, set, Iterator, MappingView)):
         raise TypeError(f"{name} is a {type(X).__name__}; {EXPECTED}")
+    if isinstance(X, (list, tuple)) and not X:
+        raise ValueError(
+            f"{name} is an empty {type(X).__name__}: 0 samples, at least 1 is needed."
+        )
+    if getattr(getattr(X, "columns", None), "nlevels", 1) > 1:
+        raise ValueError(
+            f"the columns of {name} have a MultiIndex, which has no plain names: "
+            f"rename them, or pass {name}.to_numpy()."
+        )
     if getattr(getattr(X, "index", None), "nlevels", 1) > 1:
         raise ValueError(
             f"the rows of {name} have a MultiIndex such as (series, time), so the "
-            "number of sequences differs from the number of rows: make a list of sequences "
-            "with skpararnn.preprocessing.sequences_from_frame first. If each row is a "
-            f"sequence of its own, pass {name}.to_numpy()."
+            "number of sequences differs from the number of rows: make a list of "
+            "sequences with skpararnn.preprocessing.sequences_from_frame first. If "
+            f"each row is a sequence of its own, pass {name}.to_numpy()."
         )
 
 
 def _as_numpy(X, name):
     try:
-        return np.asarray(X)
-    except ValueError as error:
+        array = np.asarray(X)
+    except CONVERSION_ERRORS as error:
+        words = "sample", "step", "feature"
+        place = _first_unequal(X, words) if isinstance(X, (list, tuple)) else ""
+        if not place:
+            raise TypeError(
+                f"{name} cannot be read as a NumPy array: {error}"
+            ) from error
         raise ValueError(
-            f"{name} is a nested list whose rows differ in length; pass a list of "
-            "arrays instead, one of shape (n_timesteps_i, n_features) for each sequence."
+            f"{name} is a nested list whose rows differ in length: {place}; pass a "
+            "list of arrays instead, one of shape (n_timesteps_i, n_features) for "
+            "each sequence."
         ) from error
+    if array.ndim == 1 and array.dtype.kind == "O":
+        for i, x in enumerate(array):
+            if not _is_number(x):
+                _refuse_scalar(x, f"sample {i} of {name}")
+    return array
 
 
 def _refuse_half_steps(array, n_channels, name):
@@ -407,16 +571,17 @@ REMEDIES = {
 }
 
 
-def _name_first_bad_value(sequences, layout, name):
+def _name_first_bad_value(sequences, X, layout, name):
     """Say where the first NaN or infinity is, in the coordinates of the input."""
     at, feature = np.argwhere(~np.isfinite(sequences.values))[0]
     sample = np.searchsorted(sequences.offsets, at, side="right") - 1
     step = at - sequences.offsets[sample] + sequences.starts[sample]
-    where = f"sample {sample}, step {step}, feature {feature}"
+    column = None
     if sequences.container == "2d":
         n_columns = sequences.n_timesteps * sequences.n_features
         columns = _columns_to_steps(np.arange(n_columns)[None], *layout)
-        where += f" (column {columns[0, step, feature]})"
+        column = _column_name(X, columns[0, step, feature])
+    where = _where(sample, step, feature, column)
     if np.isnan(sequences.values[at, feature]):
         remedy = REMEDIES[sequences.container].format(name=name)
         return f"Input {name} contains NaN in {where}. {remedy}"

@@ -320,7 +320,7 @@ REFUSED = {
     "no steps": (np.ones((2, 0, 2)), ValueError, "at least 1 time step and 1 feature"),
     "no features": (np.ones((2, 3, 0)), ValueError, "at least 1 time step and 1 feat"),
     "no columns": (np.ones((2, 0)), ValueError, r"0 feature\(s\)"),
-    "empty list": ([], ValueError, "Expected 2D array"),
+    "empty list": ([], ValueError, "X is an empty list: 0 samples"),
     "sparse": (scipy.sparse.csr_array(np.eye(3)), TypeError, "X is sparse"),
     "dict of keys": (scipy.sparse.dok_matrix((3, 3)), TypeError, "X is sparse"),
     "complex": (np.ones((2, 2)) * 1j, ValueError, "Complex data not supported: X"),
@@ -328,6 +328,14 @@ REFUSED = {
     "dates": (np.zeros((2, 2), "M8[D]"), TypeError, "X holds dates"),
     "masked": (np.ma.ones((2, 2, 1)), TypeError, "X is a masked array"),
     "words": ([["a", "b"], ["c", "d"]], ValueError, "bytes/strings"),
+    "values of a dict": ({"a": [1]}.values(), TypeError, "X is a dict_values; expect"),
+    "generators": ([(x for x in [1])] * 2, ValueError, "sample 0 of X is a generator"),
+    "nothing but None": ([None, None], ValueError, "sample 0 of X is None; a sequence"),
+    "columns of a MultiIndex": (
+        pd.DataFrame([[1, 2]], columns=MULTI_INDEX),
+        ValueError,
+        "the columns of X have a MultiIndex",
+    ),
     "rows of unequal length": ([[1, 2], [3]], ValueError, "rows differ in length"),
     "lists of arrays": ([[np.ones(2)], [np.ones(3)]], ValueError, "rows differ"),
     "MultiIndex": (
@@ -341,8 +349,9 @@ REFUSED_SAMPLES = {
     "no steps": (EMPTY, ValueError, "sample 1 of X is an empty sequence"),
     "no features": (np.ones((3, 0)), ValueError, "sample 1 of X has 0 features"),
     "3D": (np.ones((1, 2, 2)), ValueError, r"sample 1 of X has 3 dim.* \(1, 2, 2\)"),
-    "number": (np.float64(3), ValueError, "sample 1 of X has 0 dimensions"),
-    "None": (None, ValueError, "sample 1 of X has 0 dimensions"),
+    "number": (np.float64(3), ValueError, "sample 1 of X is a number; a seq"),
+    "None": (None, ValueError, "sample 1 of X is None; a sequence is a 1D array"),
+    "dict": ({"a": 1}, ValueError, "sample 1 of X is a dict; a sequence"),
     "text": (np.array([["a", "b"]]), ValueError, "sample 1 of X cannot be read as a n"),
     "steps of unequal length": ([[1, 2], [3]], ValueError, "sample 1 of X cannot be"),
     "other features": (np.ones((2, 3)), ValueError, "0 has 2 features, sample 1 has 3"),
@@ -350,6 +359,135 @@ REFUSED_SAMPLES = {
     "dates": (np.zeros((2, 2), "m8[s]"), TypeError, "sample 1 of X holds dates"),
     "masked": (np.ma.ones((2, 2)), TypeError, "sample 1 of X is a masked array"),
 }
+
+
+UNEQUAL = {
+    "rows": ([[1, 2], [3, 4], [5]], "sample 2 has the length 1, sample 0 has the leng"),
+    "a number": ([[1, 2], 3], "sample 1 is a single value, sample 0 has the length 2"),
+    "steps": (
+        [[[1, 2], [3, 4]], [[5, 6], [7]]],
+        "sample 1, step 1 has the length 1, sample 0, step 0 has the length 2",
+    ),
+    "arrays": (
+        [[np.ones(2)], [np.ones(3)]],
+        "sample 1, step 0 has the length 3, sample 0, step 0 has the length 2",
+    ),
+    "steps of a sample": (
+        [np.ones((2, 2)), [[1, 2], [3]]],
+        "sample 1 of X .*: step 1 has the length 1, step 0 has the length 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNEQUAL)
+def test_the_first_row_of_another_length_is_named(kind):
+    X, message = UNEQUAL[kind]
+    with pytest.raises(ValueError, match=message):
+        check_sequences(X)
+
+
+def with_cell(cell, shape=(2, 3)):
+    X = np.ones(shape, dtype=object)
+    X[(1, 2, 0)[: len(shape)]] = cell
+    return X
+
+
+def with_column(column):
+    return pd.DataFrame({"u": [1, 2], "v": column})
+
+
+AT_2D = r"sample 1, step 2, feature 0 \(column 2\) of X is "
+AT_3D = r"sample 1, step 2, feature 0 of X is "
+AT_FRAME = r"sample 0, step 1, feature 0 \(column 'v'\) of X is "
+AT_SAMPLE = r"sample 0 of X cannot be read as a numeric array .*: step 1, feature 2 is "
+NO_NUMBERS = {
+    "text": (with_cell("a"), ValueError, AT_2D + "'a'.*: could not convert string"),
+    "text 3D": (with_cell("a", (2, 3, 2)), ValueError, AT_3D + "'a'.*could not conv"),
+    "array of text": (
+        np.array([["1", "x"]]),
+        ValueError,
+        r"\(column 1\) of X is 'x'.*: dtype='numeric' is not compatible",
+    ),
+    "digits": (np.array([["1"]]), ValueError, r"\(column 0\) of X is '1'.*bytes/str"),
+    "dict": (with_cell({"a": 1}), TypeError, AT_2D + ".*argument must be a string or"),
+    "integer": (with_cell(10**400), ValueError, AT_2D + r"10+\.\.\. \(401 char"),
+    "long integer": (with_cell(10**5000), ValueError, AT_2D + "a very large int"),
+    "pandas.NA": (with_cell(pd.NA), TypeError, AT_2D + "<NA>"),
+    "array in a cell": (with_cell(np.ones(2)), ValueError, AT_2D + "an array of shape"),
+    "complex": (with_cell(1j), TypeError, AT_2D + "1j"),
+    "frame": (with_column(["a", "3"]), ValueError, AT_FRAME + "'a'.*could not conver"),
+    "frame of strings": (
+        with_column(pd.array(["a", "3"], "string")),
+        ValueError,
+        AT_FRAME + "'a'.*could not convert",
+    ),
+    "frame of dates": (
+        with_column(pd.date_range("2020-01-01", periods=2)),
+        TypeError,
+        AT_FRAME + "Timestamp",
+    ),
+    "frame of dates with a zone": (
+        with_column(pd.date_range("2020-01-01", periods=2, tz="UTC")),
+        TypeError,
+        AT_FRAME + "Timestamp",
+    ),
+    "frame of categories": (
+        with_column(pd.Categorical(["a", "b"])),
+        ValueError,
+        AT_FRAME + "'a'",
+    ),
+    "frame of arrays": (
+        with_column([np.ones(2), np.ones(2)]),
+        ValueError,
+        AT_FRAME + r"an array of shape \(2,\)",
+    ),
+    "sample": ([with_cell("a")], ValueError, AT_SAMPLE + "'a'.*could not convert"),
+    "sample of integers": ([with_cell(10**400)], ValueError, AT_SAMPLE + "10+"),
+    "sample of text": (
+        [np.array(["1", "x"])],
+        ValueError,
+        "sample 0 of X .*: step 1 is 'x'",
+    ),
+    "frame in a list": (
+        [with_column(["3", "b"])],
+        ValueError,
+        r"sample 0 of X .*: step 1, feature 1 \(column 'v'\) is 'b'",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NO_NUMBERS)
+def test_what_is_no_number_is_named_with_its_place(kind):
+    X, error, message = NO_NUMBERS[kind]
+    with pytest.raises(error, match=message) as caught:
+        check_sequences(X)
+    assert caught.type is error
+
+
+def test_text_is_named_in_the_steps_of_its_column():
+    options = {"n_channels": 2, "columns_layout": "by_channel"}
+    message = r"sample 1, step 2, feature 0 \(column 2\) of X is 'a'"
+    with pytest.raises(ValueError, match=message):
+        check_sequences(with_cell("a", (2, 6)), **options)
+
+
+def test_missing_values_of_a_frame_are_named_by_column():
+    with pytest.raises(ValueError, match=r"NaN in sample 0, step 1, .*\(column 'v'\)"):
+        check_sequences(with_column([np.nan, 1]))
+
+
+def test_tensors_are_read_but_not_their_gradients():
+    torch = pytest.importorskip("torch")
+    x = torch.ones(2, 3)
+    assert_array_equal(check_sequences(x).lengths, [3, 3])
+    assert_array_equal(check_sequences([x, x[:1]]).lengths, [2, 1])
+    x.requires_grad_()
+    with pytest.raises(TypeError, match=r"^X is a tensor that requires .*detach\(\)"):
+        check_sequences(x)
+    with pytest.raises(TypeError, match=r"^sample 1 of X is a tensor .*detach\(\)"):
+        check_sequences([x.detach(), x])
+    with pytest.raises(TypeError, match="X cannot be read as a NumPy array"):
+        check_sequences([[x[0]]])
 
 
 @pytest.mark.parametrize("kind", REFUSED)
