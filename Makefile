@@ -5,7 +5,7 @@ PYTHON ?= python
 .PHONY: install lint test slow bench clean
 
 install: # the package, editable, with all that development needs
-	$(PYTHON) -m pip install -e ".[test,lint,plot]"
+	$(PYTHON) -m pip install -e ".[test,lint]"
 
 lint:
 	$(PYTHON) -m ruff check .

@@ -32,7 +32,7 @@ from skpararnn._min_dependencies import (  # noqa: E402
     PYTHON_MIN_VERSION,
 )
 
-# what the suite needs; plots and lint are no part of it
+# what the suite needs; lint is no part of it
 TESTED_EXTRAS = (None, "test")
 
 

@@ -15,8 +15,8 @@ MIN_DEPENDENCIES = {
     "torch": ("2.6.0", None),
     "skorch": ("1.1.0", None),
     "pandas": ("2.2.1", None),  # 2.2.0 warns about pyarrow on import
+    "joblib": ("1.3.2", None),  # results as they come (`return_as`) since 1.3
     "tqdm": ("4.66.0", None),
-    "matplotlib": ("3.8.0", "plot"),
     "pytest": ("8.0.0", "test"),
     "setuptools": ("77.0.3", "test"),  # the build backend; a test builds the archives
     "ruff": ("0.17.0", "lint"),
