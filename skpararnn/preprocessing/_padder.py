@@ -9,11 +9,17 @@ from sklearn.utils.validation import check_is_fitted
 from ..utils import _parameters as rule
 from ._base import SequenceTransformer
 
+
+def _is_finite_or_nan(value):
+    is_number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+    return is_number and not np.isinf(value)
+
+
 SIDES = ("left", "right")
 RULES = {
     "length": rule.any_of(rule.none(), rule.choice("batch"), rule.integer(1)),
     "side": rule.choice(*SIDES),
-    "value": rule.instance(Real, "a number"),
+    "value": (_is_finite_or_nan, "a finite number or NaN"),
     "truncate": rule.choice(*SIDES),
 }
 
@@ -30,14 +36,11 @@ class SequencePadder(SequenceTransformer, auto_wrap_output_keys=None):
         Time steps of the result. None takes the longest sequence of `fit`, and warns
         when a later one must be cut; ``"batch"`` takes the longest sequence of each
         call, so nothing is ever cut.
-
     side : {"left", "right"}, default="left"
         Where padding goes: before the first step or after the last.
-
     value : float, default=nan
-        What padded steps are filled with. Only NaN is known as padding to the
-        estimators and transformers of this package.
-
+        What padded steps are filled with, a finite number or NaN. Only NaN is known as
+        padding to the estimators and transformers of this package.
     truncate : {"left", "right"}, default="left"
         Which steps of too long a sequence are dropped: the first or the last.
 
@@ -45,10 +48,8 @@ class SequencePadder(SequenceTransformer, auto_wrap_output_keys=None):
     ----------
     length_ : int or None
         Time steps of the result; None with ``length="batch"``.
-
     n_features_in_ : int
         Number of features of a step; number of columns if fitted on a 2-D array.
-
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns; only if fitted on a frame with names.
 

@@ -6,6 +6,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..utils import _parameters as rule
+from ..utils._scale import scale_or_one
 from ._base import SequenceTransformer
 
 RULES = {
@@ -36,10 +37,8 @@ class SequenceScaler(
     ----------
     with_mean : bool, default=True
         Whether to subtract the mean.
-
     with_std : bool, default=True
         Whether to divide by the standard deviation.
-
     scope : {"feature", "sequence"}, default="feature"
         What a mean is taken over: all steps of all sequences of `fit`, for each
         feature, or the steps of each sequence by itself, for each feature. The latter
@@ -51,14 +50,11 @@ class SequenceScaler(
     mean_ : ndarray of shape (n_features,)
         Means that are subtracted; 0 with ``with_mean=False``. Only with
         ``scope="feature"``.
-
     scale_ : ndarray of shape (n_features,)
         Standard deviations that are divided by; 1 with ``with_std=False`` and for
         features that are constant. Only with ``scope="feature"``.
-
     n_features_in_ : int
         Number of features of a step; number of columns if fitted on a 2-D array.
-
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns; only if fitted on a frame with names.
 
@@ -139,7 +135,8 @@ class SequenceScaler(
         Raises
         ------
         ValueError, TypeError
-            As in `fit`, or if the number of features is another one.
+            As in `fit`, if the number of features is another one, or naming the sample
+            and step of a value whose result overflows.
         """
         check_is_fitted(self)
         sequences = self._read(X, reset=False)
@@ -151,8 +148,12 @@ class SequenceScaler(
         # with `out` NumPy subtracts in float64 and stores float32: no mean is rounded
         # before it meets values that may be nearly equal, and no float64 copy is made
         scaled = np.empty_like(sequences.values)
-        np.subtract(sequences.values, mean, out=scaled)
-        np.divide(scaled, scale, out=scaled)
+        half = _half_if_large(scale)
+        with np.errstate(over="ignore"):  # named below
+            np.multiply(sequences.values, half, out=scaled)
+            np.subtract(scaled, mean * half, out=scaled)
+            np.divide(scaled, scale * half, out=scaled)
+        _refuse_overflow(scaled, sequences, "to be scaled")
         return _like(X, sequences, scaled)
 
     @available_if(_scales_features)
@@ -172,24 +173,52 @@ class SequenceScaler(
         check_is_fitted(self)
         sequences = self._read(X, reset=False)
         values = np.empty_like(sequences.values)
-        np.multiply(sequences.values, self.scale_, out=values)
-        np.add(values, self.mean_, out=values)
+        half = _half_if_large(self.scale_)
+        with np.errstate(over="ignore"):  # named below
+            np.multiply(sequences.values, self.scale_ * half, out=values)
+            np.add(values, self.mean_ * half, out=values)
+            np.divide(values, half, out=values)
+        _refuse_overflow(values, sequences, "to be scaled back")
         return _like(X, sequences, values)
 
     def _statistics(self, values, offsets):
         """Means and scales of stretches of steps, each (n_stretches, n_features)."""
         mean, std = _mean_and_std(values, offsets)
-        is_constant = std <= 10 * np.finfo(np.float64).eps * np.abs(mean)
-        scale = np.where(is_constant | (not self.with_std), 1.0, std)
+        scale = scale_or_one(std, mean) if self.with_std else np.ones_like(std)
         return mean if self.with_mean else np.zeros_like(mean), scale
 
 
 def _mean_and_std(values, offsets):
-    """Mean and standard deviation of ``values[offsets[i]:offsets[i + 1]]``."""
+    """Mean and standard deviation of ``values[offsets[i]:offsets[i + 1]]``.
+
+    Both are taken in units of the largest value, so that no sum overflows and no square
+    vanishes; units are powers of two, which round nothing.
+    """
     lengths = np.diff(offsets)
+    largest = np.maximum.reduceat(np.abs(values), offsets[:-1], axis=0)
+    unit = np.ldexp(1.0, np.frexp(largest.astype(np.float64))[1] - 1)
+    values = values / np.repeat(unit, lengths, axis=0)
     mean = _sums(values, offsets) / lengths[:, None]
     deviation = values - np.repeat(mean, lengths, axis=0)
-    return mean, np.sqrt(_sums(deviation**2, offsets) / lengths[:, None])
+    std = np.sqrt(_sums(deviation**2, offsets) / lengths[:, None])
+    return mean * unit, std * unit
+
+
+def _half_if_large(scale):
+    """Factors that keep differences and products of large values finite."""
+    return np.where(scale > 1, 0.5, 1.0)
+
+
+def _refuse_overflow(values, sequences, fault):
+    is_bad = ~np.isfinite(values)
+    if is_bad.any():
+        at, feature = np.argwhere(is_bad)[0]
+        sample = np.searchsorted(sequences.offsets, at, side="right") - 1
+        step = sequences.starts[sample] + at - sequences.offsets[sample]
+        raise ValueError(
+            f"sample {sample}, step {step}, feature {feature} of X is too large "
+            f"{fault}: the result does not fit into {values.dtype}."
+        )
 
 
 def _sums(values, offsets):

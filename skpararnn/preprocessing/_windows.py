@@ -39,11 +39,9 @@ class TrailingWindows(
     ----------
     window_size : int, default=24
         Number of rows in a window, the row itself included.
-
     dilation : int, default=1
         Distance between the rows of a window; 24 takes the same hour of the days
         before from hourly rows.
-
     pad : {"nan", "edge", "zero"}, default="nan"
         What stands in a window before the first row of the table (or series). The
         estimators of this package take steps of NaN as padding; ``"edge"`` repeats the
@@ -53,7 +51,6 @@ class TrailingWindows(
     ----------
     n_features_in_ : int
         Number of columns.
-
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns; only if X had names in `fit`.
 
@@ -199,7 +196,8 @@ def make_windows(
         Rows in the order of time. Of a frame only the values and a MultiIndex
         (series, time) are used.
     y : array-like of shape (n_rows,) or (n_rows, n_outputs), default=None
-        Target of each row.
+        Target of each row. Values are passed on as they are: NaN, as after a shift, is
+        left to whoever reads the targets.
     window_size : int
         Number of rows in a window.
     horizon : int, default=1

@@ -109,3 +109,9 @@ def test_what_comes_back_is_the_users_own():
     X = np.ones((2, 3, 1))
     SequencePadder().fit_transform(X)[:] = 0
     assert_array_equal(X, 1)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.float32("inf"), True, "0", None])
+def test_padding_is_finite_or_nan(value):
+    with pytest.raises(ValueError, match="value must be a finite number or NaN"):
+        SequencePadder(value=value).fit(ragged())

@@ -167,6 +167,50 @@ def test_float32_meets_the_mean_before_it_is_rounded():
     assert_allclose(scaled, expected, rtol=2 * np.finfo(np.float32).eps)
 
 
+@pytest.mark.parametrize("unit", [1e300, 2.0**1020, 1e-300, 2.0**-1060, 1e-323])
+@pytest.mark.parametrize("scope", ["feature", "sequence"])
+def test_every_size_of_float64_is_scaled(unit, scope):
+    X = np.array([[[1.0], [3.0], [-2.0], [4.0]]])
+    scaler = SequenceScaler(scope=scope)
+    answer = scaler.fit_transform(X * unit)
+    # below 2.2e-308 float64 has few digits, below 1e-322 one or two
+    rtol = 1e-12 if unit > 1e-307 else 0.2 if unit < 1e-320 else 1e-3
+    assert_allclose(answer, (X - X.mean()) / X.std(), rtol=rtol)
+    if scope == "feature":
+        assert_allclose(scaler.scale_, [X.std() * unit], rtol=rtol)
+        back = scaler.inverse_transform(answer)
+        assert_allclose(back, X * unit, rtol=rtol)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_the_largest_values_do_not_overflow(dtype):
+    X = np.array([[[1.0], [-1], [-1]]], dtype) * np.finfo(dtype).max
+    scaler = SequenceScaler().fit(X)
+    answer = scaler.transform(X)
+    eps = np.finfo(dtype).eps
+    assert_allclose(answer[0, :, 0], np.array([2, -1, -1]) / 2**0.5, rtol=4 * eps)
+    inner = (answer * 0.99).astype(dtype)
+    assert_allclose(scaler.inverse_transform(inner)[0, 0] / X[0, 0], 0.98667, rtol=1e-4)
+
+
+def test_sequences_of_different_size_have_units_of_their_own():
+    x = np.array([1.0, 3.0, -2.0])
+    a, b = SequenceScaler(scope="sequence").fit_transform([x * 1e300, x * 1e-300])
+    expected = (x - x.mean()) / x.std()
+    assert_allclose(a, expected, rtol=1e-12)
+    assert_allclose(b, expected, rtol=1e-12)
+
+
+def test_what_cannot_be_scaled_is_named():
+    scaler = SequenceScaler().fit([np.array([1e-300, 3e-300])])
+    message = "sample 1, step 2, feature 0 of X is too large to be scaled: .* float64"
+    with pytest.raises(ValueError, match=message):
+        scaler.transform([np.zeros(1), np.array([0, 0, 1e300])])
+    scaler = SequenceScaler().fit([np.array([1e300, 3e300])])
+    with pytest.raises(ValueError, match="step 3, feature 0 of X is too large to be s"):
+        scaler.inverse_transform(np.array([[[np.nan], [np.nan], [0], [1e300]]]))
+
+
 # -- containers ------------------------------------------------------------------------
 
 

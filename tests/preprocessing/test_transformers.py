@@ -284,7 +284,7 @@ def test_pickled_twice(transformer):
         (SequencePadder(0), "length must be None or .*'batch' or an integer of at le"),
         (SequencePadder("longest"), "length must be .* got 'longest'"),
         (SequencePadder(side="top"), "side must be one of 'left', 'right', got 'top'"),
-        (SequencePadder(value="0"), "value must be a number, got '0'"),
+        (SequencePadder(value="0"), "value must be a finite number or NaN, got"),
         (SequencePadder(truncate=None), "truncate must be one of 'left', 'right'"),
         (SequenceScaler(with_mean=1), "with_mean must be True or False, got 1"),
         (SequenceScaler(with_std=None), "with_std must be True or False"),

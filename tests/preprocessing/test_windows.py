@@ -374,3 +374,9 @@ def test_wrong_arguments_are_named(options, message):
     pattern = re.escape(message).replace(r"\.\*", ".*")
     with pytest.raises(ValueError, match=pattern):
         make_windows(table(), **options)
+
+
+def test_missing_targets_are_passed_on():
+    y = pd.Series(np.arange(12.0)).shift(-2)
+    _, targets = make_windows(table(), y, window_size=3, horizon=0)
+    assert_array_equal(targets, y[2:])
