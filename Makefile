@@ -21,5 +21,5 @@ bench: # seconds of one training step, beside torch's own layers
 	$(PYTHON) benchmarks/train_step.py
 
 clean: # what building, testing and linting leave behind; never data or results
-	rm -rf build dist *.egg-info .pytest_cache .ruff_cache
+	rm -rf build dist *.egg-info .benchmarks .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -not -path "./.git/*" -prune -exec rm -rf {} +

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import torch
 
-from skpararnn import __version__, ops
+from skpararnn import __version__
+from skpararnn.cells import CELLS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "train_step.json"
@@ -31,13 +32,8 @@ SHAPES = [
     {"N": 32, "T": 168, "d_in": 4, "K": 16, "d_s": 8},
     {"N": 32, "T": 168, "d_in": 4, "K": 1, "d_s": 64},
 ]
-# op: gates, recurrent gates, torch's layer; torch has no Light Recurrent Unit
-CELLS = {
-    "rnn": (1, 1, torch.nn.RNN),
-    "lstm": (4, 4, torch.nn.LSTM),
-    "gru": (3, 3, torch.nn.GRU),
-    "lru": (2, 1, None),
-}
+# torch has no Light Recurrent Unit
+TWINS = {"rnn": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}
 WARM_UP, REPEATS = 2, 9
 
 
@@ -67,9 +63,9 @@ def main():
 
 def time_case(cell, shape):
     """One row of the result; also printed, as progress."""
-    gates, recurrent, layer = CELLS[cell]
+    layer = TWINS.get(cell)
     x = torch.randn(shape["N"], shape["T"], shape["d_in"])
-    ours = milliseconds(our_step(getattr(ops, cell), gates, recurrent, x, shape))
+    ours = milliseconds(our_step(CELLS[cell], x, shape))
     theirs = layer and milliseconds(torch_step(layer, x, shape))
     sizes = " ".join(f"{name}={size}" for name, size in shape.items())
     beside = f"torch {theirs:8.2f} ms" if theirs else "torch has none"
@@ -77,18 +73,15 @@ def time_case(cell, shape):
     return {"cell": cell, **shape, "reference_ms": ours, "torch_ms": theirs}
 
 
-def our_step(op, gates, recurrent, x, shape):
+def our_step(spec, x, shape):
     """The block-diagonal op, as a function without arguments."""
     K, d_s = shape["K"], shape["d_s"]
-    sizes = [
-        (gates, K * d_s, shape["d_in"]),
-        (recurrent, K, d_s, d_s),
-        (gates, K * d_s),
-    ]
+    G, R = len(spec.gates), len(spec.recurrent)
+    sizes = [(G, K * d_s, shape["d_in"]), (R, K, d_s, d_s), (G, K * d_s)]
     weights = [(torch.randn(size) / 8).requires_grad_() for size in sizes]
 
     def step():
-        _, last = op(x, *weights, outputs="last")
+        _, last = spec.op(x, *weights, outputs="last")
         h = last[0] if isinstance(last, tuple) else last
         torch.autograd.grad(h.sum(), weights)
 
