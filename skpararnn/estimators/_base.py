@@ -18,7 +18,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .. import __version__
 from ..utils import _parameters as rule
 from ..utils._callbacks import CallbackSupportMixin, EpochHooks, with_callbacks
-from ..utils._sequences import COLUMNS_LAYOUTS, COLUMNS_ORDERS, check_sequences
+from ..utils._sequences import (
+    COLUMNS_LAYOUTS,
+    COLUMNS_ORDERS,
+    check_sequences,
+    refuse_kinds,
+    refuse_masked,
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -80,8 +86,8 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Target.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples in the loss. A weight of 0 equals leaving the sample
-            out.
+            Weights of the samples in the loss. A sample of weight 0 is left out; only
+            its label still counts for ``classes_``.
         X_val : like X, default=None
             Sequences for the validation loss; without them `early_stopping` splits off
             a part of X.
@@ -123,7 +129,7 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         """The fitted skorch net, on the CPU; made anew after unpickling."""
         check_is_fitted(self)
         if "_net" not in vars(self):
-            self._net = self._rebuild_net()
+            self._net = self._make_net(self._fitted_module(), device="cpu")
         return self._net
 
     @property
@@ -136,7 +142,8 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         """
         from ._module import to_numpy
 
-        return to_numpy(self.net_.module_.recurrent_blocks())
+        check_is_fitted(self)
+        return to_numpy(self._fitted_module().recurrent_blocks())
 
     # --------------------------------------------------------------- steps of the fit
 
@@ -158,100 +165,121 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         y, weight = self._read_y(y, sample_weight, sequences)
         fitted |= self._learned() if go_on else self._learn(y, weight, classes)
         weight = self._weigh(y, weight, fitted)
-        rng = self._make_rng(go_on)
+        fitted["_split_seed"], net_seed, shuffle_seed = self._draw_seeds(go_on)
         train_set = self._make_dataset(sequences, y, weight, fitted)
         validation_set = None
         if not partial:
-            train_set, validation_set = self._hold_out(
-                train_set, X_val, y_val, fitted, rng
-            )
-        module = self._make_module(train_set, fitted, rng, go_on)
+            train_set, validation_set = self._hold_out(train_set, X_val, y_val, fitted)
+        module = self._make_module(train_set, fitted, net_seed, go_on)
         net = self._make_net(
             module,
             device=fitted["device_"],
             n=len(train_set),
             validation_set=validation_set,
-            seed=rng.randint(2**31 - 1),
+            seed=shuffle_seed,
         )
         self._train(net, train_set, fitted, go_on, partial, X=X, y=y)
         if not go_on:
             vars(self).pop("feature_names_in_", None)
+        vars(self).pop("_bare_module", None)
         vars(self).update(fitted)
         return self
 
     def _check_parameters(self):
         rule.check_parameters(RULES, self.get_params(deep=False))
 
-    def _read_X(self, X, new):
+    def _read_X(self, X, new, name="X"):
         """Sequences, and the attributes that say what a later X must look like."""
         reading = self._reading if not new else {n: getattr(self, n) for n in READING}
-        sequences = check_sequences(X, **reading, estimator=self)
+        sequences = check_sequences(X, **reading, estimator=self, name=name)
         if not new:
-            self._check_same_kind(X, sequences)
+            self._check_same_kind(X, sequences, name)
             return sequences, {}
-        fitted = {"n_features_in_": sequences.n_features}
         if sequences.container == "2d":
-            fitted = _columns_of(X)
-        elif sequences.container == "3d":
+            columns = _columns_of(X)
+        else:
+            columns = {"n_features_in_": sequences.n_features}
             _warn_if_transposed(sequences)
-        fitted["n_channels_in_"] = sequences.n_features
-        fitted["_reads_columns"] = sequences.container == "2d"
-        fitted["_reading"] = reading
-        return sequences, fitted
+        if sequences.columns is not None:
+            columns["feature_names_in_"] = np.array(sequences.columns, dtype=object)
+        return sequences, columns | {
+            "n_channels_in_": sequences.n_features,
+            "_reads_columns": sequences.container == "2d",
+            "_reading": reading,
+        }
 
-    def _check_same_kind(self, X, sequences):
+    def _check_same_kind(self, X, sequences, name):
         """Refuse an X that does not fit the one of `fit`."""
         if sequences.container == "2d":
             if not self._reads_columns:
                 m = self.n_channels_in_
                 raise ValueError(
-                    f"X is 2D, but {type(self).__name__} was fitted on sequences of "
-                    f"{m} features: pass a 3D array (n_samples, n_timesteps, {m}) or "
-                    "a list of arrays, for one feature X[:, :, None]."
+                    f"{name} is 2D, but {type(self).__name__} was fitted on sequences "
+                    f"of {m} features: pass a 3D array (n_samples, n_timesteps, {m}) "
+                    f"or a list of arrays, for one feature {name}[:, :, None]."
                 )
             validate_data(self, X, skip_check_array=True, reset=False)
         elif sequences.n_features != self.n_channels_in_:
             raise ValueError(
-                f"X has {sequences.n_features} features, but {type(self).__name__} is "
-                f"expecting {self.n_channels_in_} features as input."
+                f"{name} has {sequences.n_features} features, but "
+                f"{type(self).__name__} is expecting {self.n_channels_in_} features as "
+                "input."
+            )
+        names = getattr(self, "feature_names_in_", None)
+        if (
+            sequences.columns
+            and names is not None
+            and list(names) != [*sequences.columns]
+        ):
+            raise ValueError(
+                f"the frames of {name} have the columns {list(sequences.columns)}, but "
+                f"{type(self).__name__} was fitted with {list(names)}."
             )
 
-    def _read_y(self, y, sample_weight, sequences):
+    def _read_y(self, y, sample_weight, sequences, name="y"):
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None."
             )
-        y = self._check_y(y)
+        _refuse_what_is_no_target(y, name)
+        y = self._check_y(y, name)
         check_consistent_length(sequences.lengths, y)
         return y, _check_weight(sample_weight, len(y))
 
-    def _make_rng(self, go_on):
-        """Random numbers of this fit; global random states are never touched."""
-        if self.random_state is None:
-            return np.random.RandomState()
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        # a fit that goes on must not repeat the shuffles of the first one
-        return np.random.RandomState([seed, self.n_iter_ if go_on else 0])
+    def _draw_seeds(self, go_on):
+        """Seeds of the split, of the net and of the shuffling.
 
-    def _make_dataset(self, sequences, y, weight, fitted):
+        Global random states are never touched. A fit that goes on must not repeat the
+        shuffles of the first one, but must not train on what that one validated on.
+        """
+        if self.random_state is None:
+            rng = np.random.RandomState()
+        else:
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
+            rng = np.random.RandomState([seed, self.n_iter_ if go_on else 0])
+        split, *others = rng.randint(2**31 - 1, size=3)
+        return self._split_seed if go_on else split, *others
+
+    def _make_dataset(self, sequences, y, weight, fitted, name="y"):
         from ._data import SequenceDataset
 
-        dataset = SequenceDataset(sequences, self._encode(y, fitted), weight)
-        if weight is None or weight.all():
-            return dataset
-        kept = np.flatnonzero(weight)
-        if len(kept) == 0:
-            raise ValueError("the weights of all samples are zero: nothing to fit.")
-        return dataset.take(kept)
+        if weight is not None and not weight.all():
+            kept = np.flatnonzero(weight)
+            if len(kept) == 0:
+                raise ValueError("the weights of all samples are zero: nothing to fit.")
+            sequences, y, weight = sequences.take(kept), y[kept], weight[kept]
+        if weight is not None and (weight == 1).all():
+            weight = None
+        return SequenceDataset(sequences, self._encode(y, fitted, name), weight)
 
-    def _hold_out(self, dataset, X_val, y_val, fitted, rng):
+    def _hold_out(self, dataset, X_val, y_val, fitted):
         """Data to train on, and to validate on or None."""
         if X_val is not None or y_val is not None:
             return dataset, self._read_validation(X_val, y_val, fitted)
         if not self.early_stopping:
             return dataset, None
-        train, validation = self._split(len(dataset), dataset.target, rng)
+        train, validation = self._split(dataset, fitted["_split_seed"])
         return dataset.take(train), dataset.take(validation)
 
     def _read_validation(self, X_val, y_val, fitted):
@@ -260,18 +288,18 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         # reads X_val as self will read X when the fit is done
         reader = type(self)(**self.get_params(deep=False))
         vars(reader).update(vars(self) | fitted)
-        sequences, _ = reader._read_X(X_val, new=False)
-        y_val, _ = self._read_y(y_val, None, sequences)
-        return self._make_dataset(sequences, y_val, None, fitted)
+        sequences, _ = reader._read_X(X_val, new=False, name="X_val")
+        y_val, _ = self._read_y(y_val, None, sequences, name="y_val")
+        return self._make_dataset(sequences, y_val, None, fitted, name="y_val")
 
-    def _split(self, n, target, rng):
+    def _split(self, dataset, seed):
         """Row numbers to train on and to validate on."""
+        n = len(dataset)
         n_validation = int(np.ceil(self.validation_fraction * n))
         if n_validation >= n:
             raise ValueError(
-                f"early_stopping needs at least 2 samples to split, one of them for "
-                f"training: got {n} samples and validation_fraction="
-                f"{self.validation_fraction}."
+                "early_stopping has no sample left to train on: got "
+                f"{n} samples and validation_fraction={self.validation_fraction}."
             )
         rows = np.arange(n)
         if self.validation_split == "last":
@@ -279,31 +307,42 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         return train_test_split(
             rows,
             test_size=n_validation,
-            random_state=rng,
-            stratify=self._strata(target, n_validation),
+            random_state=seed,
+            stratify=self._strata(dataset.target, n_validation),
         )
 
-    def _make_module(self, train_set, fitted, rng, go_on):
+    def _make_module(self, train_set, fitted, seed, go_on):
         from . import _module
 
         fitted["device_"] = _module.resolve_device(self.device)
-        seed = rng.randint(2**31 - 1)
-        if go_on:
-            module = _module.make_module(self._architecture, seed)
-            _module.load_weights(module, self._weights)
-            return module
         architecture = self._describe_module(train_set, fitted)
         # once there are weights, a module made anew needs no initial ones
-        fitted["_architecture"] = architecture | {"init": "uniform", "t_max": None}
-        return _module.make_module(architecture, seed)
+        kept = architecture | {"init": "uniform", "t_max": None, "forget_bias": None}
+        fitted["_architecture"] = kept
+        if not go_on:
+            return _module.make_module(architecture, seed)
+        self._refuse_other_architecture(kept)
+        module = _module.make_module(kept, seed)
+        _module.load_weights(module, self._weights)
+        return module
+
+    def _refuse_other_architecture(self, architecture):
+        for name, value in architecture.items():
+            if name != "backend" and value != self._architecture.get(name):
+                name = {"readout": "output"}.get(name, name)
+                raise ValueError(
+                    f"{name} has changed since the first fit, and a fit that goes on "
+                    "(warm_start, partial_fit) cannot change the net: set it back, or "
+                    "fit with warm_start=False."
+                )
 
     def _describe_module(self, train_set, fitted):
         """Arguments of the net's module."""
-        names = ("d_s", "K", "n_layers", "aggregation", "bidirectional", "dropout")
+        names = ("K", "n_layers", "aggregation", "bidirectional", "dropout")
         module_options, _ = self._split_net_params()
         longest = int(train_set.sequences.lengths.max())
         return {
-            "d_in": fitted["n_channels_in_"],
+            "d_in": train_set.sequences.n_features,
             "d_out": fitted["n_outputs_"],
             "readout": self.output,
             "init": self.init,
@@ -311,6 +350,7 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
             "dtype": self.dtype,
             "backend": self.backend,
             **{name: getattr(self, name) for name in names},
+            "d_s": tuple(self.d_s) if np.ndim(self.d_s) else self.d_s,
             **self._cell_options(),
             **module_options,
         }
@@ -403,19 +443,23 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         from . import _inference, _module
 
         device = _module.device_at_hand(self.device_, asked_for=self.device)
-        module = _module.module_on(self.net_.module_, device)
+        module = _module.module_on(self._fitted_module(), device)
         answers = _inference.infer(
             getattr(module, method), sequences, device=device, per_step=per_step
         )
         return sequences.unflatten(answers) if per_step else answers
 
-    def _rebuild_net(self):
-        """Make the net of a fitted estimator anew, from its weights."""
-        from . import _module
+    def _fitted_module(self):
+        """The torch module, on the CPU; made anew after unpickling."""
+        if "_net" in vars(self):
+            return self._net.module_
+        if "_bare_module" not in vars(self):
+            from . import _module
 
-        module = _module.make_module(self._architecture, seed=0)
-        _module.load_weights(module, self._weights)
-        return self._make_net(module.eval(), device="cpu")
+            module = _module.make_module(self._architecture, seed=0)
+            _module.load_weights(module, self._weights)
+            self._bare_module = module.eval()
+        return self._bare_module
 
     # ------------------------------------------------------------- tags and persistence
 
@@ -426,9 +470,12 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
 
     def __getstate__(self):
         state = dict(super().__getstate__())
-        state.pop("_net", None)  # its weights are in _weights, as arrays
+        for name in ("_net", "_bare_module"):  # their weights are in _weights
+            state.pop(name, None)
         state["_skpararnn_version"] = __version__
-        if state["callbacks"] is not None and not _can_be_pickled(state["callbacks"]):
+        # unfitted ones travel to workers, whose picklers can do more than pickle
+        is_fitted = "n_iter_" in state
+        if is_fitted and not _can_be_pickled(state["callbacks"]):
             warnings.warn(
                 f"the callbacks of {type(self).__name__} cannot be pickled and are "
                 "left out; set them again after loading to fit it again.",
@@ -460,7 +507,8 @@ RULES = {
         rule.choice("adam", "adamw", "nadam", "radam", "rmsprop", "adagrad", "sgd"),
         rule.instance(type, "a torch.optim.Optimizer class"),
     ),
-    "lr": rule.real(0, low_open=True),
+    "bidirectional": rule.boolean(),
+    "lr": rule.real(0, 1e30, low_open=True),
     "weight_decay": rule.real(0),
     "lr_schedule": rule.any_of(
         rule.none(), rule.choice("plateau", "cosine", "step"), rule.a_callable()
@@ -470,7 +518,7 @@ RULES = {
     "batch_size": rule.any_of(rule.integer(1), rule.choice("full")),
     "shuffle": rule.boolean(),
     "early_stopping": rule.boolean(),
-    "validation_fraction": rule.real(0, 1, low_open=True),
+    "validation_fraction": rule.real(0, 1, low_open=True, high_open=True),
     "validation_split": rule.choice("random", "last"),
     "n_iter_no_change": rule.integer(1),
     "tol": rule.real(0),
@@ -482,7 +530,7 @@ RULES = {
     "dtype": rule.choice("float32", "float64"),
     "callbacks": rule.any_of(rule.none(), rule.instance((list, tuple), "a list")),
     "net_params": rule.any_of(rule.none(), rule.instance(dict, "a dict")),
-    "verbose": rule.integer(0),
+    "verbose": rule.any_of(rule.integer(0), rule.boolean()),
     "class_weight": rule.any_of(
         rule.none(), rule.choice("balanced"), rule.instance(dict, "a dict")
     ),
@@ -507,10 +555,16 @@ def _columns_of(X):
 
 
 def _check_weight(weight, n):
-    """Weights as floats (n,), or None for equal ones."""
+    """Weights as floats (n,), or None if there are none."""
     if weight is None:
         return None
-    weight = np.asarray(weight, dtype=np.float64)
+    refuse_masked(weight, "sample_weight")
+    weight = np.asarray(weight)
+    refuse_kinds(weight, "sample_weight")
+    try:
+        weight = weight.astype(np.float64)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"sample_weight must hold numbers: {error}.") from error
     if weight.ndim == 0:
         weight = np.full(n, weight)
     if weight.shape != (n,):
@@ -526,12 +580,22 @@ def _check_weight(weight, n):
         )
     if not weight.any():
         raise ValueError("sample_weight is zero for every sample: nothing to fit.")
-    return None if (weight == 1).all() else weight
+    return weight
+
+
+def _refuse_what_is_no_target(y, name):
+    refuse_masked(y, name)
+    kind = getattr(getattr(y, "dtype", None), "kind", "")
+    if kind in "mM" and kind:
+        raise TypeError(
+            f"{name} holds dates or durations; turn them into numbers, for example "
+            "hours."
+        )
 
 
 def _warn_if_transposed(sequences):
     T, n_features = sequences.n_timesteps, sequences.n_features
-    if n_features > max(64, T):
+    if T is not None and n_features > max(64, T):
         warnings.warn(
             f"X has {T} time steps of {n_features} features. If it is ordered "
             "(n_samples, n_features, n_timesteps), pass X.transpose(0, 2, 1).",

@@ -9,6 +9,7 @@ from sklearn.utils import assert_all_finite, column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..utils._callbacks import with_callbacks
+from ..utils._parameters import real
 from ._base import BaseSequenceEstimator
 from ._families import LRUFamily, ParaRNNFamily
 
@@ -45,7 +46,7 @@ class SequenceClassifier(ClassifierMixin, BaseSequenceEstimator):
             Fitted estimator.
         """
         if classes is not None and hasattr(self, "n_iter_"):
-            _refuse_unknown(np.unique(classes), self.classes_)
+            _refuse_unknown(np.unique(classes), self.classes_, "classes")
         if self.class_weight == "balanced":
             raise ValueError(
                 'class_weight="balanced" needs all samples at once: partial_fit takes '
@@ -121,36 +122,48 @@ class SequenceClassifier(ClassifierMixin, BaseSequenceEstimator):
 
     # --------------------------------------------------------------- steps of the fit
 
-    def _check_y(self, y):
+    def _check_y(self, y, name):
         y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
+        try:
+            assert_all_finite(y, input_name=name)
+            check_classification_targets(y)
+            np.unique(y)
+        except TypeError as error:
+            raise ValueError(
+                f"the labels in {name} cannot be sorted ({error}): use labels of one "
+                "kind, all strings or all numbers, and none that are missing."
+            ) from error
         return y
 
     def _learn(self, y, weight, classes):
         labels = np.unique(y)
         if classes is not None:
             known = np.unique(classes)
-            _refuse_unknown(labels, known)
+            _refuse_unknown(labels, known, "y")
             labels = known
         return {"classes_": labels, "n_outputs_": len(labels)}
 
     def _learned(self):
         return {"classes_": self.classes_, "n_outputs_": self.n_outputs_}
 
-    def _encode(self, y, fitted):
+    def _encode(self, y, fitted, name):
         classes = fitted["classes_"]
-        _refuse_unknown(np.unique(y), classes)
+        _refuse_unknown(np.unique(y), classes, name)
         return np.searchsorted(classes, y)
 
     def _weigh(self, y, weight, fitted):
         if self.class_weight is None:
             return weight
-        counted = y if weight is None else y[weight > 0]
-        present = np.unique(counted)
-        of_class = compute_class_weight(self.class_weight, classes=present, y=counted)
-        # labels that are not present have weight 0 already
-        of_sample = of_class[np.searchsorted(present, y).clip(max=len(present) - 1)]
+        classes = fitted["classes_"]
+        if self.class_weight == "balanced":
+            counted = y if weight is None else y[weight > 0]
+            present = np.unique(counted)
+            balanced = compute_class_weight("balanced", classes=present, y=counted)
+            named = dict(zip(present, balanced, strict=True))
+        else:
+            named = _check_class_weight(self.class_weight, classes)
+        of_class = np.array([named.get(label, 1.0) for label in classes])
+        of_sample = of_class[np.searchsorted(classes, y)]
         return of_sample if weight is None else weight * of_sample
 
     def _strata(self, target, n_validation):
@@ -169,13 +182,30 @@ def _probabilities(scores):
     return softmax(scores.astype(np.float64), axis=1).astype(scores.dtype)
 
 
-def _refuse_unknown(labels, classes):
+def _refuse_unknown(labels, classes, name):
     unknown = np.setdiff1d(labels, classes)
     if len(unknown):
         raise ValueError(
-            f"y has the labels {unknown.tolist()}, which are not among the known "
+            f"{name} has the labels {unknown.tolist()}, which are not among the known "
             f"classes {classes.tolist()}."
         )
+
+
+def _check_class_weight(weights, classes):
+    """Refuse weights that are no finite numbers of at least 0, and unknown labels."""
+    is_weight, text = real(0)
+    for label, weight in weights.items():
+        if label not in classes:
+            raise ValueError(
+                f"class_weight has the label {label!r}, which is not among the classes "
+                f"{classes.tolist()}."
+            )
+        if not is_weight(weight):
+            raise ValueError(
+                f"class_weight must be {text} for each label, got {weight!r} for "
+                f"{label!r}."
+            )
+    return weights
 
 
 # ------------------------------------------------------------------- public classes

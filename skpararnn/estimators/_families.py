@@ -11,10 +11,13 @@ class ParaRNNFamily:
     activation: str = "tanh"
 
     def _cell_options(self):
-        if self.cell == "lru":
+        from ..cells import CELLS
+
+        names = [name for name in CELLS if name != "lru"]
+        if self.cell not in names:
             raise ValueError(
-                "cell='lru' has parameters of its own: use LRUClassifier or "
-                "LRURegressor."
+                f"cell must be one of {', '.join(map(repr, names))}, got {self.cell!r};"
+                " the Light Recurrent Unit is LRUClassifier and LRURegressor."
             )
         return {"cell": self.cell, "activation": self.activation}
 

@@ -22,6 +22,11 @@ def infer(function, sequences, *, device, per_step=False):
     Returns
     -------
     ndarray of shape (n_samples, ...) or (sum of lengths, ...)
+
+    Raises
+    ------
+    ValueError
+        Naming the first sample whose answer is not finite.
     """
     lengths = sequences.lengths
     ceilings = _round_up(lengths)
@@ -36,7 +41,18 @@ def infer(function, sequences, *, device, per_step=False):
                 output = output[: len(rows)].cpu().numpy()
                 for row, answer in zip(rows, output, strict=True):
                     answers[row] = answer[: lengths[row]] if per_step else answer
+    _check_finite(answers)
     return np.concatenate(answers) if per_step else np.stack(answers)
+
+
+def _check_finite(answers):
+    for sample, answer in enumerate(answers):
+        if not np.isfinite(answer).all():
+            raise ValueError(
+                f"the states of the net overflow for sample {sample} of X: its values "
+                "are too large, or with an unbounded activation its steps too many. "
+                "Scale the features, or use activation='tanh'."
+            )
 
 
 def _rows_at_once(T):

@@ -38,7 +38,7 @@ def resolve_device(device):
             f"device={device!r} was asked for, but torch finds no CUDA device here; "
             "use device='auto' or device='cpu'."
         )
-    return str(device)
+    return "cpu" if kind == "cpu" else str(device)
 
 
 def copy_weights(module):

@@ -9,6 +9,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_array
 
 from ..utils._callbacks import with_callbacks
+from ..utils._scale import scale_or_one
 from ._base import BaseSequenceEstimator
 from ._families import LRUFamily, ParaRNNFamily
 
@@ -64,9 +65,9 @@ class SequenceRegressor(RegressorMixin, BaseSequenceEstimator):
 
     # --------------------------------------------------------------- steps of the fit
 
-    def _check_y(self, y):
+    def _check_y(self, y, name):
         y = check_array(
-            y, ensure_2d=False, dtype=np.float64, input_name="y", estimator=self
+            y, ensure_2d=False, dtype=np.float64, input_name=name, estimator=self
         )
         if y.ndim == 2 and y.shape[1] == 1:
             warnings.warn(
@@ -98,11 +99,12 @@ class SequenceRegressor(RegressorMixin, BaseSequenceEstimator):
         names = "n_outputs_", "target_mean_", "target_scale_", "_y_is_1d"
         return {name: getattr(self, name) for name in names}
 
-    def _encode(self, y, fitted):
+    def _encode(self, y, fitted, name):
         values = y.reshape(len(y), -1)
         if values.shape[1] != fitted["n_outputs_"]:
             raise ValueError(
-                f"y has {values.shape[1]} outputs, expected {fitted['n_outputs_']}."
+                f"{name} has {values.shape[1]} outputs, expected "
+                f"{fitted['n_outputs_']}."
             )
         with np.errstate(over="ignore"):
             target = (values - fitted["target_mean_"]) / fitted["target_scale_"]
@@ -110,8 +112,8 @@ class SequenceRegressor(RegressorMixin, BaseSequenceEstimator):
         if not np.isfinite(target).all():
             sample = np.argwhere(~np.isfinite(target))[0][0]
             raise ValueError(
-                f"y is too large for {self.dtype} in sample {sample}; scale it, or "
-                'set normalize_y=True or dtype="float64".'
+                f"{name} is too large for {self.dtype} in sample {sample}; scale it, "
+                'or set normalize_y=True or dtype="float64".'
             )
         return target
 
@@ -134,11 +136,13 @@ class SequenceRegressor(RegressorMixin, BaseSequenceEstimator):
 
 def _mean_and_scale(y, weight):
     """Weighted mean and standard deviation of each output; 1 for constant ones."""
-    mean = np.average(y, axis=0, weights=weight)
-    with np.errstate(over="ignore"):
-        scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
-    rounding = 10 * np.finfo(np.float64).eps * np.abs(mean)
-    return mean, np.where(scale <= rounding, 1.0, scale)
+    # squares of very large or small numbers leave the range of a float
+    size = np.abs(y).max(axis=0)
+    size = np.where(size > 0, size, 1.0)
+    mean = np.average(y / size, axis=0, weights=weight)
+    deviation = y / size - mean
+    std = np.sqrt(np.average(deviation**2, axis=0, weights=weight))
+    return mean * size, scale_or_one(std * size, mean * size)
 
 
 # ------------------------------------------------------------------- public classes

@@ -5,10 +5,13 @@ This is the only module that imports skorch.
 
 import copy
 import dis
+import functools
 import inspect
 import logging
+import numbers
+import signal
 import warnings
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import skorch
@@ -44,9 +47,9 @@ class StopTraining(Exception):
 class SequenceNet(skorch.NeuralNet):
     """The skorch net inside an estimator.
 
-    It differs from skorch's in four points: batches carry weights, a loss that is not
-    finite stops the epoch, callbacks can stop the training but Ctrl-C is never
-    swallowed, and validation scores come with the loss.
+    It differs from skorch's: batches carry weights, a loss that is not finite stops the
+    epoch, callbacks can stop the training but Ctrl-C is never swallowed, validation
+    scores come with the loss, and `predict` gives class numbers or scaled values.
     """
 
     @property
@@ -108,6 +111,13 @@ class SequenceNet(skorch.NeuralNet):
             if _comes_from_a_signal(error):
                 raise
             raise StopTraining from error
+        except KeyError as error:
+            if "valid" not in str(error):
+                raise
+            raise ValueError(
+                f"a callback looks for {error} in the history, but nothing was "
+                "validated: pass X_val and y_val to fit, or set early_stopping=True."
+            ) from error
 
 
 def _share(inputs):
@@ -116,17 +126,27 @@ def _share(inputs):
 
 
 def _comes_from_a_signal(error):
-    """Tell Ctrl-C from a KeyboardInterrupt that Python code raised on purpose.
+    """Tell Ctrl-C from a KeyboardInterrupt that a callback raised on purpose.
 
     skorch's EarlyStopping ends the training by raising KeyboardInterrupt. A ``raise``
     statement shows as the instruction at which the innermost frame stopped; a signal
-    stops a frame anywhere else.
+    stops a frame anywhere else, or runs a handler that was set in Python.
     """
-    innermost = error.__traceback__
-    while innermost.tb_next is not None:
-        innermost = innermost.tb_next
+    handler = signal.getsignal(signal.SIGINT)
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    stack = list(_walk(error.__traceback__))
+    if getattr(handler, "__code__", None) in [tb.tb_frame.f_code for tb in stack]:
+        return True
+    innermost = stack[-1]
     instruction = innermost.tb_frame.f_code.co_code[innermost.tb_lasti]
     return dis.opname[instruction] != "RAISE_VARARGS"
+
+
+def _walk(tb):
+    while tb is not None:
+        yield tb
+        tb = tb.tb_next
 
 
 OPTIMIZERS = {
@@ -199,6 +219,11 @@ def build_net(
     """
     if isinstance(optimizer, str):
         optimizer = OPTIMIZERS[optimizer]
+    if not issubclass(optimizer, torch.optim.Optimizer):
+        raise ValueError(
+            "optimizer must be a name or a subclass of torch.optim.Optimizer, got "
+            f"{optimizer.__name__}."
+        )
     shuffle = None
     if shuffle_seed is not None:
         shuffle = torch.Generator().manual_seed(int(shuffle_seed))
@@ -226,10 +251,16 @@ def build_net(
     return SequenceNet(**arguments, **options).initialize()
 
 
+# the estimator's own parameters under other names
+TAKEN = ("module__", "criterion__", "optimizer__lr", "optimizer__weight_decay")
+
+
 def _check_options(options, arguments):
     known = inspect.signature(skorch.NeuralNet).parameters
     for name in options:
-        if name in arguments:
+        if not isinstance(name, str):
+            raise ValueError(f"net_params has the key {name!r}, which is no name.")
+        if name in arguments or name.startswith(TAKEN):
             raise ValueError(
                 f"net_params must not set {name!r}: the estimator sets it from its own "
                 "parameters."
@@ -248,7 +279,8 @@ def _house_callbacks(grad_clip, lr_schedule, max_epochs, validates):
         callbacks.append(("grad_clip", GradientNormClipping(grad_clip)))
     if lr_schedule is not None:
         if callable(lr_schedule):
-            schedule = {"policy": lr_scheduler.LambdaLR, "lr_lambda": lr_schedule}
+            factor = _checked_factor(lr_schedule)
+            schedule = {"policy": lr_scheduler.LambdaLR, "lr_lambda": factor}
         else:
             schedule = LR_SCHEDULES[lr_schedule](max_epochs)
         monitor = "valid_loss" if validates else "train_loss"
@@ -256,7 +288,28 @@ def _house_callbacks(grad_clip, lr_schedule, max_epochs, validates):
     return callbacks
 
 
+def _checked_factor(lr_schedule):
+    def factor(epoch):
+        value = lr_schedule(epoch)
+        if not isinstance(value, numbers.Real) or not np.isfinite(value):
+            raise ValueError(
+                f"lr_schedule must return a finite number, got {value!r} for epoch "
+                f"{epoch}."
+            )
+        return value
+
+    return factor
+
+
 def _copy_callbacks(callbacks):
+    for callback in callbacks or []:
+        one = callback[-1] if isinstance(callback, tuple) else callback
+        kind = one if isinstance(one, type) else type(one)
+        if not issubclass(kind, skorch.callbacks.Callback):
+            raise ValueError(
+                f"callbacks must hold skorch callbacks or (name, callback) pairs, got "
+                f"{callback!r}."
+            )
     # a callback keeps what it saw: the user's own object stays as it was
     return copy.deepcopy(list(callbacks or []))
 
@@ -322,40 +375,44 @@ def train(net, dataset, *, max_epochs, stopping, hooks, progress):
     ConvergenceWarning
         If it is not finite later; the last finite weights are restored.
     """
-    net.notify("on_train_begin", X=dataset, y=None)
-    try:
+    with suppress(StopTraining):
+        net.notify("on_train_begin", X=dataset, y=None)
         with _progress_bar(max_epochs, progress) as show:
             for _ in range(max_epochs):
                 hooks.begin_epoch()
-                stop = _run_epoch(net, dataset)
-                if "train_loss" not in net.history[-1]:  # stopped in its midst
-                    net.history.pop()
-                    break
-                loss = _record_epoch(net, show)
-                stop |= stopping.wants_stop(loss, len(net.history), net.module_)
+                stop = _run_epoch(net, dataset, stopping, show)
                 if hooks.end_epoch() or stop:
                     break
-    except NonFiniteLoss as error:
-        _give_up(net, error)
-    net.notify("on_train_end", X=dataset, y=None)
+    with suppress(StopTraining):
+        net.notify("on_train_end", X=dataset, y=None)
     if stopping.best_weights is not None:
         load_weights(net.module_, stopping.best_weights)
 
 
-def _run_epoch(net, dataset):
-    """Train for one epoch; true if a callback ended the training."""
+def _run_epoch(net, dataset, stopping, show):
+    """Train for one epoch; true if it is to be the last one."""
     last_finite = copy_weights(net.module_)
+    stop = False
     try:
         net.fit_loop(dataset, epochs=1)
-        for name, weight in net.module_.state_dict().items():
-            if not torch.isfinite(weight).all():
-                raise NonFiniteLoss(f"{name} is not finite after the last batch")
-    except NonFiniteLoss:
+        _check_weights(net.module_)
+    except NonFiniteLoss as error:
         load_weights(net.module_, last_finite)
-        raise
-    except StopTraining:
+        _give_up(net, error)
         return True
-    return False
+    except StopTraining:
+        stop = True
+    if "train_loss" not in net.history[-1]:  # stopped in its midst
+        net.history.pop()
+        return True
+    loss = _record_epoch(net, show)
+    return stopping.wants_stop(loss, len(net.history), net.module_) or stop
+
+
+def _check_weights(module):
+    for name, weight in module.state_dict().items():
+        if not torch.isfinite(weight).all():
+            raise NonFiniteLoss(f"{name} is not finite after the last batch")
 
 
 def _record_epoch(net, show):
@@ -378,7 +435,7 @@ def _give_up(net, error):
     warnings.warn(
         f"{advice} The weights of the end of epoch {epoch - 1} are kept.",
         ConvergenceWarning,
-        stacklevel=4,
+        stacklevel=6,
     )
 
 
@@ -410,9 +467,14 @@ class _Progress:
 def list_epochs(net, start):
     """Make plain dicts of the net's history, numbered from `start`."""
     return [
-        {"epoch": start + i} | {k: v for k, v in epoch.items() if _worth_keeping(k)}
+        {"epoch": start + i}
+        | {k: _plain(v) for k, v in epoch.items() if _worth_keeping(k)}
         for i, epoch in enumerate(net.history)
     ]
+
+
+def _plain(value):
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _worth_keeping(key):

@@ -17,17 +17,17 @@ def integer(low):
     )
 
 
-def real(low, high=np.inf, *, low_open=False):
+def real(low, high=np.inf, *, low_open=False, high_open=False):
     """Rule: a finite number between `low` and `high`."""
-    bracket = "(" if low_open else "["
+    high_open = high_open or high == np.inf
+    left, right = "(" if low_open else "[", ")" if high_open else "]"
     return (
         lambda v: (
             _is_number(v, Real)
-            and np.isfinite(v)
             and (low < v if low_open else low <= v)
-            and v <= high
+            and (v < high if high_open else v <= high)
         ),
-        f"a number in {bracket}{low}, {high}" + (")" if high == np.inf else "]"),
+        f"a number in {left}{low:g}, {high:g}{right}",
     )
 
 
@@ -55,8 +55,8 @@ def instance(kind, text):
 
 
 def a_callable():
-    """Rule: anything that can be called."""
-    return callable, "a callable"
+    """Rule: what can be called, but is no class."""
+    return lambda v: callable(v) and not isinstance(v, type), "a callable"
 
 
 def any_of(*rules):

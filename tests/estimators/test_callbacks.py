@@ -1,4 +1,4 @@
-"""skorch's callbacks, scikit-learn's, and Ctrl-C."""
+"""skorch's callbacks, and Ctrl-C."""
 
 import os
 import signal
@@ -6,10 +6,9 @@ import time
 
 import numpy as np
 import pytest
-from cases import answers, sequences, small, target
+from cases import sequences, small, target
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import Callback, EarlyStopping, EpochScoring
 
 from skpararnn import ParaRNNClassifier, ParaRNNRegressor
@@ -36,12 +35,20 @@ class Recorder(Callback):
 
 
 class Interrupt(Callback):
-    """Presses Ctrl-C, or raises what Ctrl-C raises, at the end of an epoch."""
+    """Presses Ctrl-C, or raises what Ctrl-C raises, at some moment of an epoch."""
 
     def __init__(self, epoch, how, moment="on_epoch_end"):
         self.epoch = epoch
         self.how = how
         self.moment = moment
+
+    def on_train_begin(self, net, **kwargs):
+        if self.moment == "on_train_begin":
+            self.stop()
+
+    def on_train_end(self, net, **kwargs):
+        if self.moment == "on_train_end":
+            self.stop()
 
     def on_epoch_end(self, net, **kwargs):
         if len(net.history) == self.epoch and self.moment == "on_epoch_end":
@@ -109,6 +116,48 @@ def test_a_callback_may_stop_by_raising_keyboard_interrupt(moment):
     assert model.best_epoch_ is not None
 
 
+@pytest.mark.parametrize(
+    ("moment", "n_epochs"), [("on_train_begin", 0), ("on_train_end", 3)]
+)
+def test_a_callback_may_stop_before_and_after_the_training(moment, n_epochs):
+    model = small(ParaRNNRegressor, callbacks=[Interrupt(1, "statement", moment)])
+    assert model.fit(X, y).n_iter_ == n_epochs
+
+
+def test_callbacks_that_need_validation_say_what_to_do():
+    model = small(ParaRNNRegressor, callbacks=[EarlyStopping()])
+    with pytest.raises(ValueError, match=r"valid_loss.*X_val and y_val"):
+        model.fit(X, y)
+
+
+def test_a_handler_set_in_python_is_no_callback_that_stops():
+    def handler(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            small(ParaRNNRegressor, callbacks=[Interrupt(1, "signal")]).fit(X, y)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_in_partial_fit_keeps_the_old_model():
+    model = small(ParaRNNRegressor).partial_fit(X, y)
+    before = model.predict(X)
+    model.set_params(callbacks=[Interrupt(1, "signal", "on_batch_end")])
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(X, y)
+    assert_array_equal(model.predict(X), before)
+    assert model.n_iter_ == 1
+
+
+@pytest.mark.parametrize("wrong", [["EarlyStopping"], [object()], [("name", 3)]])
+def test_what_is_no_callback_is_named(wrong):
+    with pytest.raises(ValueError, match="callbacks must hold skorch callbacks"):
+        small(ParaRNNRegressor, callbacks=wrong).fit(X, y)
+
+
 @pytest.mark.parametrize("moment", ["on_epoch_end", "on_batch_end"])
 def test_ctrl_c_reaches_the_caller_and_keeps_the_old_model(moment):
     model = small(ParaRNNRegressor).fit(X, y)
@@ -147,72 +196,3 @@ def test_warm_start_is_whole_after_ctrl_c():
     assert_array_equal(model.predict(X), before)
     model.set_params(callbacks=None).fit(X, y)
     assert model.n_iter_ == 6
-
-
-# ------------------------------------------------------------------------ scikit-learn
-
-callback = pytest.importorskip(
-    "sklearn.callback", reason="scikit-learn's callbacks came with 1.9"
-)
-
-
-class Watcher(callback.FitCallback):
-    """Counts epochs and scores the estimator as it stands."""
-
-    def __init__(self, stop_after=None):
-        self.scores = []
-        self.set_up = self.torn_down = 0
-        self.ended = []
-        self.stop_after = stop_after
-
-    def setup(self, estimator, context):
-        self.set_up += 1
-
-    def teardown(self, estimator, context):
-        self.torn_down += 1
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
-
-    def on_fit_task_end(self, estimator, context, *, X, y, fitted_estimator):
-        self.ended.append(context.task_name)
-        if context.task_name == "epoch":
-            self.scores.append(fitted_estimator.score(X, y))
-        return len(self.scores) == self.stop_after
-
-
-def test_scikit_learn_callbacks_see_every_epoch():
-    watcher = Watcher()
-    model = small(ParaRNNRegressor, max_epochs=6)
-    model.set_callbacks(watcher).fit(X, y)
-    assert len(watcher.scores) == 6
-    assert watcher.scores[-1] > watcher.scores[0]
-    assert watcher.scores[-1] == model.score(X, y)
-    assert watcher.ended == ["epoch"] * 6 + ["fit"]
-    assert (watcher.set_up, watcher.torn_down) == (1, 1)
-    assert_array_equal(
-        answers(model, X), answers(small(ParaRNNRegressor, max_epochs=6).fit(X, y), X)
-    )
-
-
-def test_a_scikit_learn_callback_may_stop():
-    model = small(ParaRNNRegressor, max_epochs=20).set_callbacks(Watcher(stop_after=4))
-    assert model.fit(X, y).n_iter_ == 4
-
-
-def test_a_failing_fit_tears_the_callbacks_down():
-    watcher = Watcher()
-    model = small(ParaRNNRegressor, K=0).set_callbacks(watcher)
-    with pytest.raises(ValueError, match="K"):
-        model.fit(X, y)
-    assert watcher.set_up == watcher.torn_down
-
-
-def test_scoring_monitor_and_search():
-    monitor = callback.ScoringMonitor(scoring="accuracy")
-    labels = np.where(y > 0, "up", "down")
-    model = small(ParaRNNClassifier).set_callbacks(monitor)
-    model.fit(X, labels)
-    log = monitor.get_logs().data_as_pandas
-    assert (log.filter(like="task_name") == "epoch").any(axis=1).sum() == 3
-    GridSearchCV(model, {"K": [1, 2]}, cv=2, error_score="raise").fit(X, labels)

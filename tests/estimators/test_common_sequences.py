@@ -285,6 +285,11 @@ def test_refusals_name_the_problem(cls):
             model.predict(bad)
     with pytest.raises(TypeError, match="X is a dict"):
         model.predict({"X": X})
+    texts = X.astype(object)
+    texts[3, 4, 1] = "high"
+    for bad in (texts, list(texts)):
+        with pytest.raises(ValueError, match=r"sample 3.*step 4, feature 1.*'high'"):
+            model.predict(bad)
 
 
 @each_estimator

@@ -51,3 +51,9 @@ def test_the_cpu_is_taken_without_asking_for_a_card(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", ask)
     assert _module.resolve_device("cpu") == "cpu"
     assert _module.device_at_hand("cpu", asked_for="cpu") == "cpu"
+
+
+def test_the_cpu_may_be_numbered():
+    model = small(ParaRNNRegressor, device="cpu:0").fit(X, y)
+    assert model.device_ == "cpu"
+    model.predict(X)

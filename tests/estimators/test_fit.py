@@ -184,7 +184,29 @@ def test_init_and_net_params_reach_the_cells(X):
         small(ParaRNNClassifier, net_params={"forget_bias": 1.0}).fit(X, y)
 
 
-@pytest.mark.parametrize("options", [{"module": None}, {"lr": 1.0}, {"callbacks": []}])
+@pytest.mark.parametrize("optimizer", [int, dict, torch.nn.Linear])
+def test_what_is_no_optimizer_is_named(X, optimizer):
+    with pytest.raises(ValueError, match=r"optimizer must be .*got"):
+        small(ParaRNNRegressor, optimizer=optimizer).fit(X, X[:, 0, 0])
+
+
+@pytest.mark.parametrize("returned", [None, "half", np.nan])
+def test_what_a_schedule_returns_is_checked(X, returned):
+    model = small(ParaRNNRegressor, lr_schedule=lambda epoch: returned)
+    with pytest.raises(ValueError, match=r"lr_schedule must return .* for epoch 0"):
+        model.fit(X, X[:, 0, 0])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"module": None},
+        {"lr": 1.0},
+        {"callbacks": []},
+        {"module__K": 4},
+        {"optimizer__lr": 1.0},
+    ],
+)
 def test_net_params_cannot_take_over_parameters(X, options):
     with pytest.raises(ValueError, match="net_params must not set"):
         small(ParaRNNRegressor, net_params=options).fit(X, X[:, 0, 0])
@@ -298,6 +320,20 @@ def test_too_few_samples_to_split_are_named():
         small(ParaRNNRegressor, early_stopping=True).fit(X, [1.0])
 
 
+def test_validation_data_have_their_own_name_in_errors(X):
+    y = X[:, 0, 0]
+    bad = X.copy()
+    bad[1, 2, 0] = np.nan
+    with pytest.raises(ValueError, match="X_val contains NaN in sample 1, step 2"):
+        small(ParaRNNRegressor).fit(X, y, X_val=bad, y_val=y)
+    with pytest.raises(ValueError, match="X_val has 1 features"):
+        small(ParaRNNRegressor).fit(X, y, X_val=X[:, :, :1], y_val=y)
+    with pytest.raises(ValueError, match="y_val contains NaN"):
+        small(ParaRNNRegressor).fit(X, y, X_val=X, y_val=bad[:, 2, 0])
+    with pytest.raises(ValueError, match="y_val has the labels"):
+        small(ParaRNNClassifier).fit(X, y > 0, X_val=X, y_val=np.arange(40) % 3)
+
+
 def test_half_of_the_validation_data_is_refused(X):
     y = X[:, 0, 0]
     with pytest.raises(ValueError, match="X_val and y_val go together"):
@@ -380,6 +416,43 @@ def test_partial_fit_keeps_the_scale_of_the_target(cls, X):
     assert_array_equal(model.target_mean_, mean)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"K": 5}, {"d_s": 1}, {"cell": "gru"}, {"output": "mean"}, {"dtype": "float64"}],
+)
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_going_on_cannot_change_the_net(X, change, method):
+    y = target(ParaRNNClassifier, X)
+    model = small(ParaRNNClassifier, warm_start=True).fit(X, y)
+    before = model.predict_proba(X)
+    model.set_params(**change)
+    (name,) = change
+    with pytest.raises(ValueError, match=f"{name} has changed since the first fit"):
+        getattr(model, method)(X, y)
+    assert_array_equal(model.predict_proba(X), before)
+    model.set_params(warm_start=False).fit(X, y)
+    model.set_params(warm_start=True, lr=0.1, backend="reference").fit(X, y)
+    assert model.n_iter_ == 6
+
+
+def test_going_on_validates_on_the_same_samples(X):
+    seen = []
+
+    class Watch(skorch_callback()):
+        def on_batch_begin(self, net, batch, training, **kwargs):
+            if not training:
+                seen[-1].update(batch[0]["x"][:, 0, 0].tolist())
+
+    model = small(
+        ParaRNNRegressor, warm_start=True, early_stopping=True, callbacks=[Watch()]
+    )
+    for _ in range(3):
+        seen.append(set())
+        model.fit(X, target(ParaRNNRegressor, X))
+    assert len(seen[0]) == 4
+    assert seen[0] == seen[1] == seen[2]
+
+
 def test_set_params_after_fit_does_not_break_predict(X):
     y = target(ParaRNNClassifier, X)
     model = small(ParaRNNClassifier).fit(X, y)
@@ -427,7 +500,60 @@ def test_bad_weights_are_refused(X, weight, words):
         small(ParaRNNRegressor).fit(X, X[:, 0, 0], sample_weight=weight)
 
 
-@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("cls", CLASSIFIERS)
+def test_class_weights_need_not_name_every_class(cls, X):
+    y = np.array(["a", "b", "c", "d"] * 10)
+    expected = np.where(y == "a", 2.0, 1.0)
+    weighted = small(cls, class_weight={"a": 2}).fit(X, y)
+    by_hand = small(cls).fit(X, y, sample_weight=expected)
+    assert_array_equal(weighted.predict_proba(X), by_hand.predict_proba(X))
+    model = small(cls, class_weight={"a": 2})
+    model.partial_fit(X[:1], ["b"], classes=["a", "b", "c"])
+    model.partial_fit(X[:2], ["b", "c"])
+    assert model.n_iter_ == 2
+
+
+@pytest.mark.parametrize("weight", [-1, np.nan, np.inf, None, "much"])
+def test_bad_class_weights_are_named(X, weight):
+    model = small(ParaRNNClassifier, class_weight={"a": weight})
+    with pytest.raises(ValueError, match=r"class_weight must be .* for 'a'"):
+        model.fit(X, np.array(["a", "b"] * 20))
+    with pytest.raises(ValueError, match="class_weight has the label 'z'"):
+        model.set_params(class_weight={"z": 1}).fit(X, np.array(["a", "b"] * 20))
+
+
+@each_estimator
+def test_masked_and_dated_targets_and_weights_are_refused(cls, X):
+    y = target(cls, X)
+    masked = np.ma.array(np.ones(40), mask=np.arange(40) < 3)
+    dates = np.arange(40).astype("M8[D]")
+    for words, bad in [("masked", masked), ("dates", dates), ("dates", dates - dates)]:
+        with pytest.raises(TypeError, match=f"y .*{words}"):
+            small(cls).fit(X, bad)
+        with pytest.raises(TypeError, match=f"sample_weight .*{words}"):
+            small(cls).fit(X, y, sample_weight=bad)
+    with pytest.raises(ValueError, match="Complex data not supported: sample_weight"):
+        small(cls).fit(X, y, sample_weight=np.ones(40) * 1j)
+    with pytest.raises(ValueError, match="sample_weight must hold numbers"):
+        small(cls).fit(X, y, sample_weight=["much"] * 40)
+
+
+@pytest.mark.parametrize("labels", [["a", None], ["a", 1], [None, None]])
+def test_labels_that_cannot_be_sorted_are_refused(X, labels):
+    with pytest.raises(ValueError, match=r"labels in y|label type"):
+        small(ParaRNNClassifier).fit(X, np.array(labels * 20, dtype=object))
+
+
+def test_the_target_of_an_absent_sample_does_not_matter(X):
+    y = target(ParaRNNRegressor, X)
+    weight = np.where(np.arange(40) == 3, 0.0, 1.0)
+    without = small(ParaRNNRegressor).fit(X[weight > 0], y[weight > 0])
+    y[3] = 1e300
+    model = small(ParaRNNRegressor).fit(X, y, sample_weight=weight)
+    assert model.loss_curve_ == without.loss_curve_
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e-9, 1.0, 1e9, 1e200, 1e300])
 @pytest.mark.parametrize("shift", [0.0, 1e5])
 def test_the_scale_of_the_target_does_not_matter(X, scale, shift):
     y = target(ParaRNNRegressor, X)
@@ -435,7 +561,8 @@ def test_the_scale_of_the_target_does_not_matter(X, scale, shift):
     expected = model.fit(X, y).score(X, y)
     assert expected > 0.9
     moved = scale * y + (shift if scale == 1 else 0)
-    assert abs(model.fit(X, moved).score(X, moved) - expected) < 0.05
+    found = (model.fit(X, moved).predict(X) - (moved - scale * y)) / scale
+    assert abs(r2_score(y, found) - expected) < 0.05
 
 
 def test_normalize_y_off(X):
@@ -496,6 +623,17 @@ def test_divergence_in_partial_fit_keeps_the_model(X):
         model.partial_fit(X, y)
     assert_array_equal(model.predict(X), before)
     assert model.n_iter_ == 1
+
+
+@each_estimator
+def test_states_that_overflow_are_named(cls, X):
+    unbounded = {"activation": "identity", "init": "identity"}
+    if cls in (ParaRNNClassifier, ParaRNNRegressor):
+        model = small(cls, **unbounded).fit(X, target(cls, X))
+        far = [X[0], np.full((5, 2), 3e38), X[1]]
+        for method in {"predict", "predict_proba", "hidden_states"} & set(dir(cls)):
+            with pytest.raises(ValueError, match="overflow for sample 1"):
+                getattr(model, method)(far)
 
 
 @each_estimator

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cases import CELLS, ESTIMATORS, answers, ragged, sequences, small, target
 from numpy.testing import assert_array_equal
+from sklearn.base import clone
 from sklearn.exceptions import InconsistentVersionWarning
 
 import skpararnn
@@ -101,6 +102,27 @@ def test_callbacks_that_cannot_be_pickled_are_left_out_with_a_word():
     assert again.callbacks is None
     assert len(model.callbacks) == 1
     assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_unfitted_estimators_keep_all_their_callbacks():
+    from skorch.callbacks import Callback
+
+    class Local(Callback):
+        """pickle cannot store it, the pickler of joblib's workers can."""
+
+    model = small(ParaRNNRegressor, callbacks=[Local()])
+    assert len(copy.deepcopy(model).callbacks) == 1
+    (again,) = joblib.Parallel(n_jobs=2)([joblib.delayed(clone)(model)])
+    assert len(again.callbacks) == 1
+
+
+def test_predicting_after_loading_makes_no_training_net():
+    X = sequences()
+    model = small(ParaRNNRegressor, net_params={"optimizer__betas": (0.5, 0.5)})
+    model.fit(X, X[:, 0, 0]).set_params(optimizer="sgd")
+    again = pickle.loads(pickle.dumps(model))
+    assert_array_equal(again.predict(X), model.predict(X))
+    assert_array_equal(again.recurrent_blocks_, model.recurrent_blocks_)
 
 
 @each_estimator

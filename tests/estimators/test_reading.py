@@ -109,3 +109,13 @@ def test_continuous_labels_are_refused():
     X = sequences()
     with pytest.raises(ValueError, match="continuous"):
         small(ParaRNNClassifier).fit(X, X[:, -1, 0])
+
+
+def test_lists_of_frames_keep_their_columns():
+    X = [pd.DataFrame(x, columns=["load", "heat"]) for x in ragged(sequences())]
+    model = small(ParaRNNRegressor).fit(X, np.arange(20.0))
+    assert model.feature_names_in_.tolist() == ["load", "heat"]
+    swapped = [x[["heat", "load"]] for x in X]
+    with pytest.raises(ValueError, match=r"\['heat', 'load'\].*fitted with"):
+        model.predict(swapped)
+    assert_array_equal(model.predict([x.to_numpy() for x in X]), model.predict(X))
