@@ -129,7 +129,7 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         """The fitted skorch net, on the CPU; made anew after unpickling."""
         check_is_fitted(self)
         if "_net" not in vars(self):
-            self._net = self._make_net(self._fitted_module(), device="cpu")
+            self._net = self._make_net(self._fitted_module(), "cpu")
         return self._net
 
     @property
@@ -164,26 +164,28 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         sequences, fitted = self._read_X(X, new=not go_on)
         y, weight = self._read_y(y, sample_weight, sequences)
         fitted |= self._learned() if go_on else self._learn(y, weight, classes)
-        weight = self._weigh(y, weight, fitted)
         fitted["_split_seed"], net_seed, shuffle_seed = self._draw_seeds(go_on)
+
+        weight = self._weigh(y, weight, fitted)
         train_set = self._make_dataset(sequences, y, weight, fitted)
         validation_set = None
         if not partial:
             train_set, validation_set = self._hold_out(train_set, X_val, y_val, fitted)
+
         module = self._make_module(train_set, fitted, net_seed, go_on)
         net = self._make_net(
-            module,
-            device=fitted["device_"],
-            n=len(train_set),
-            validation_set=validation_set,
-            seed=shuffle_seed,
+            module, fitted["device_"], train_set, validation_set, shuffle_seed
         )
         self._train(net, train_set, fitted, go_on, partial, X=X, y=y)
+        self._keep(fitted, go_on)
+        return self
+
+    def _keep(self, fitted, go_on):
+        """Take over what was learned, and nothing of an earlier fit."""
         if not go_on:
             vars(self).pop("feature_names_in_", None)
         vars(self).pop("_bare_module", None)
         vars(self).update(fitted)
-        return self
 
     def _check_parameters(self):
         rule.check_parameters(RULES, self.get_params(deep=False))
@@ -225,15 +227,11 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
                 f"{type(self).__name__} is expecting {self.n_channels_in_} features as "
                 "input."
             )
-        names = getattr(self, "feature_names_in_", None)
-        if (
-            sequences.columns
-            and names is not None
-            and list(names) != [*sequences.columns]
-        ):
+        given, known = sequences.columns, getattr(self, "feature_names_in_", None)
+        if given is not None and known is not None and list(given) != list(known):
             raise ValueError(
-                f"the frames of {name} have the columns {list(sequences.columns)}, but "
-                f"{type(self).__name__} was fitted with {list(names)}."
+                f"the frames of {name} have the columns {list(given)}, but "
+                f"{type(self).__name__} was fitted with {list(known)}."
             )
 
     def _read_y(self, y, sample_weight, sequences, name="y"):
@@ -361,10 +359,13 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         module_options = {n: options.pop(n) for n in MODULE_OPTIONS if n in options}
         return module_options, options
 
-    def _make_net(self, module, *, device, n=1, validation_set=None, seed=None):
+    def _make_net(
+        self, module, device, train_set=(None,), validation_set=None, shuffle_seed=None
+    ):
         """Put a skorch net around a module."""
         from . import _training
 
+        whole = self.batch_size == "full"
         return _training.build_net(
             module,
             self._make_criterion(),
@@ -374,8 +375,8 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
             lr_schedule=self.lr_schedule,
             grad_clip=self.grad_clip,
             max_epochs=self.max_epochs,
-            batch_size=n if self.batch_size == "full" else self.batch_size,
-            shuffle_seed=seed if self.shuffle else None,
+            batch_size=len(train_set) if whole else self.batch_size,
+            shuffle_seed=shuffle_seed if self.shuffle else None,
             validation=validation_set,
             device=device,
             callbacks=self.callbacks,

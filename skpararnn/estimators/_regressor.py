@@ -167,12 +167,14 @@ class ParaRNNRegressor(ParaRNNFamily, SequenceRegressor):
         Number of recurrent layers.
     aggregation : {None, "linear", "fc", "ffn"}, default=None
         What stands between the last layer and the linear head: nothing, a matrix, a
-        matrix with bias and activation, or a two-layer net.
+        matrix with bias and relu, or a two-layer net. It is applied once, to what
+        `output` reads.
     bidirectional : bool, default=False
         Whether every layer also runs from the end to the start. Doubles the width that
         the next layer sees, and makes answers depend on later steps.
     dropout : float, default=0.0
-        Share of the outputs of all layers but the last that is dropped in training.
+        Share of the outputs of all layers but the last that is dropped in training; one
+        layer has none to drop.
     init : {"uniform", "orthogonal", "identity", "rotation", "jordan", "chrono"} or \
             callable, default="uniform"
         Initial recurrent blocks. "chrono" sets gate biases for memories up to the
@@ -194,7 +196,8 @@ class ParaRNNRegressor(ParaRNNFamily, SequenceRegressor):
     lr_schedule : {None, "plateau", "cosine", "step"} or callable, default="cosine"
         How the learning rate changes: halved after 5 epochs in which the validation (or
         training) loss did not fall; a cosine to zero; times 0.3 after each third of the
-        epochs; or by a factor that the callable returns for the number of the epoch.
+        epochs; or by a factor that the callable returns for the number of the epoch,
+        counted from 0. Each call of `fit` starts anew; `partial_fit` keeps `lr`.
     grad_clip : float or None, default=1.0
         Largest norm of the gradient; None does not clip.
     max_epochs : int, default=100
@@ -218,7 +221,8 @@ class ParaRNNRegressor(ParaRNNFamily, SequenceRegressor):
         Fall of the validation loss that counts as progress.
     warm_start : bool, default=False
         Whether another `fit` goes on from the fitted weights, with the optimizer's
-        state while the estimator stays in the same process.
+        state while the estimator stays in the same process. Parameters of the training
+        may change in between, those of the net may not.
     n_channels : int, default=1
         Features of a step in 2-D input, whose ``n_columns / n_channels`` steps stand
         side by side.
@@ -256,17 +260,19 @@ class ParaRNNRegressor(ParaRNNFamily, SequenceRegressor):
         The fitted net, on the CPU; made anew after unpickling.
     recurrent_blocks_ : list of n_layers ndarrays of shape (R, K, d_s, d_s)
         Recurrent weights of the R recurrent gates; one for the RNN, four (i f g o) for
-        the LSTM, three (r z n) for the GRU.
+        the LSTM, three (r z n) for the GRU. With ``bidirectional=True`` two entries a
+        layer, forward first; for unequal block sizes an entry is a list of K arrays (R,
+        d_k, d_k).
     n_features_in_ : int
         Features of a step; for 2-D input the number of columns.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X was a DataFrame.
+        Names of the columns, if X was a DataFrame or a list of DataFrames.
     n_channels_in_ : int
         Features of a step.
     n_outputs_ : int
         Outputs of the net: one a target.
     hidden_size_ : int
-        Width of a layer, ``K * d_s``.
+        Width of one direction of a layer: ``K * d_s``, or the sum of the sizes.
     n_parameters_ : int
         Number of trained parameters.
     n_iter_ : int
@@ -276,11 +282,12 @@ class ParaRNNRegressor(ParaRNNFamily, SequenceRegressor):
     loss_curve_ : list of float
         Training loss of each epoch.
     validation_curve_ : list of float or None
-        Validation loss of each epoch.
+        Validation loss of each epoch that had one.
     validation_scores_ : list of float or None
         Validation R2 of each epoch.
     best_loss_ : float
-        Lowest validation loss, or training loss where nothing was validated.
+        Lowest validation loss of the last call of `fit` or `partial_fit`, or training
+        loss where nothing was validated.
     best_epoch_ : int
         The epoch of `best_loss_`, counted from 1.
     device_ : str
@@ -344,12 +351,14 @@ class LRURegressor(LRUFamily, SequenceRegressor):
         Number of recurrent layers.
     aggregation : {None, "linear", "fc", "ffn"}, default=None
         What stands between the last layer and the linear head: nothing, a matrix, a
-        matrix with bias and activation, or a two-layer net.
+        matrix with bias and relu, or a two-layer net. It is applied once, to what
+        `output` reads.
     bidirectional : bool, default=False
         Whether every layer also runs from the end to the start. Doubles the width that
         the next layer sees, and makes answers depend on later steps.
     dropout : float, default=0.0
-        Share of the outputs of all layers but the last that is dropped in training.
+        Share of the outputs of all layers but the last that is dropped in training; one
+        layer has none to drop.
     init : {"uniform", "orthogonal", "identity", "rotation", "jordan", "chrono"} or \
             callable, default="uniform"
         Initial recurrent blocks. "chrono" sets gate biases for memories up to the
@@ -371,7 +380,8 @@ class LRURegressor(LRUFamily, SequenceRegressor):
     lr_schedule : {None, "plateau", "cosine", "step"} or callable, default="cosine"
         How the learning rate changes: halved after 5 epochs in which the validation (or
         training) loss did not fall; a cosine to zero; times 0.3 after each third of the
-        epochs; or by a factor that the callable returns for the number of the epoch.
+        epochs; or by a factor that the callable returns for the number of the epoch,
+        counted from 0. Each call of `fit` starts anew; `partial_fit` keeps `lr`.
     grad_clip : float or None, default=1.0
         Largest norm of the gradient; None does not clip.
     max_epochs : int, default=100
@@ -395,7 +405,8 @@ class LRURegressor(LRUFamily, SequenceRegressor):
         Fall of the validation loss that counts as progress.
     warm_start : bool, default=False
         Whether another `fit` goes on from the fitted weights, with the optimizer's
-        state while the estimator stays in the same process.
+        state while the estimator stays in the same process. Parameters of the training
+        may change in between, those of the net may not.
     n_channels : int, default=1
         Features of a step in 2-D input, whose ``n_columns / n_channels`` steps stand
         side by side.
@@ -431,17 +442,19 @@ class LRURegressor(LRUFamily, SequenceRegressor):
     net_ : skorch.NeuralNet
         The fitted net, on the CPU; made anew after unpickling.
     recurrent_blocks_ : list of n_layers ndarrays of shape (R, K, d_s, d_s)
-        Recurrent weights of the R recurrent gates; the LRU has one (f).
+        Recurrent weights of the R recurrent gates; the LRU has one (f). With
+        ``bidirectional=True`` two entries a layer, forward first; for unequal block
+        sizes an entry is a list of K arrays (R, d_k, d_k).
     n_features_in_ : int
         Features of a step; for 2-D input the number of columns.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X was a DataFrame.
+        Names of the columns, if X was a DataFrame or a list of DataFrames.
     n_channels_in_ : int
         Features of a step.
     n_outputs_ : int
         Outputs of the net: one a target.
     hidden_size_ : int
-        Width of a layer, ``K * d_s``.
+        Width of one direction of a layer: ``K * d_s``, or the sum of the sizes.
     n_parameters_ : int
         Number of trained parameters.
     n_iter_ : int
@@ -451,11 +464,12 @@ class LRURegressor(LRUFamily, SequenceRegressor):
     loss_curve_ : list of float
         Training loss of each epoch.
     validation_curve_ : list of float or None
-        Validation loss of each epoch.
+        Validation loss of each epoch that had one.
     validation_scores_ : list of float or None
         Validation R2 of each epoch.
     best_loss_ : float
-        Lowest validation loss, or training loss where nothing was validated.
+        Lowest validation loss of the last call of `fit` or `partial_fit`, or training
+        loss where nothing was validated.
     best_epoch_ : int
         The epoch of `best_loss_`, counted from 1.
     device_ : str
