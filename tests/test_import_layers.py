@@ -5,6 +5,7 @@ decides when it is paid for, not which layer may know which.
 """
 
 import ast
+import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ import pytest
 import skpararnn
 
 ROOT = Path(skpararnn.__file__).parent
+CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.rst"
 FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*.py"))}
 
 # layer: what it may import besides itself, ".x" a layer and "." the package's root
@@ -100,6 +102,37 @@ def complaints(name, source):
                 yield f"{where} outside a function, but it may not be installed"
         elif imported not in allowed | sys.stdlib_module_names:
             yield f"{where}, which it may not know"
+
+
+def documented_layers():
+    """The table of CONTRIBUTING.rst: layer to its imports, file to its own ones."""
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    _, head, body, *_ = re.split(r"^=+  =+  =+$", text, flags=re.MULTILINE)
+    assert head.split()[0] == "layer"
+    rows, layer = {}, ""
+    for line in body.strip("\n").splitlines():
+        layer = line[:17].strip(" `") or layer  # a row goes on where the name is blank
+        rows[layer] = f"{rows.get(layer, '')} {line[59:]}"
+    layers, only_here = {}, {}
+    for layer, imports in rows.items():
+        own, _, exception = imports.partition("only ")
+        file, _, allowed = exception.partition(": ")
+        layers[f".{layer}"] = names_in(own)
+        if file:
+            only_here[f"{layer}/{file.strip('`')}"] = names_in(allowed)
+    return layers, only_here
+
+
+def names_in(text):
+    """Libraries are plain words, layers stand in backticks."""
+    layers = {f".{name}" for name in re.findall(r"``(\w+)``", text)}
+    libraries = set(re.findall(r"\w+", re.sub(r"``\w+``", "", text)))
+    return libraries | {"." if name == ".skpararnn" else name for name in layers}
+
+
+def test_contributing_has_this_table():
+    layers = {layer: allowed for layer, allowed in LAYERS.items() if layer != "."}
+    assert documented_layers() == (layers, ONLY_HERE)
 
 
 def test_every_folder_is_a_layer_of_the_table():
