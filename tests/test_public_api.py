@@ -146,5 +146,5 @@ def test_show_versions_names_the_remedy_for_a_missing_package(capsys, monkeypatc
     monkeypatch.setattr(_show_versions, "version", not_installed)
     skpararnn.show_versions()
     printed = capsys.readouterr().out
-    assert 'python -m pip install "skpararnn[plot]"' in printed
+    assert 'python -m pip install "skpararnn[test]"' in printed
     assert 'python -m pip install "torch>=' in printed
