@@ -8,6 +8,7 @@ grid search over the size of the net inside a Pipeline, and speakers recognised 
 sequences of unequal length. Takes a few minutes on two cores.
 """
 
+import os
 import pickle
 import subprocess
 import sys
@@ -26,6 +27,10 @@ from sklearn.preprocessing import StandardScaler
 from skpararnn import LRUClassifier, ParaRNNClassifier, ParaRNNRegressor
 from skpararnn.datasets import load_bike_sharing, load_japanese_vowels
 from skpararnn.preprocessing import TrailingWindows
+
+# torch's threads sleep while they wait for each other: spinning is a bit faster on an
+# idle machine, and many times slower on a busy one
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # %%
 # Demand 24 hours ahead
