@@ -10,6 +10,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     AdaBoostRegressor,
+    BaggingClassifier,
     StackingClassifier,
     StackingRegressor,
     VotingClassifier,
@@ -177,6 +178,13 @@ def test_multi_output_by_wrapping_or_by_itself():
     single = small(ParaRNNRegressor).fit(X, both)
     assert single.predict(X).shape == (36, 2)
     assert np.isfinite(single.score(X, both))
+
+
+def test_bagging_takes_flat_columns():
+    net = small(ParaRNNClassifier, n_channels=2)
+    bag = BaggingClassifier(net, n_estimators=2, random_state=0)
+    flat = X.reshape(len(X), -1)
+    assert set(bag.fit(flat, LABELS).predict(flat)) <= set(LABELS)
 
 
 def test_halving_search_with_epochs_as_resource():
