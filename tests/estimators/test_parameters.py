@@ -134,3 +134,17 @@ def test_highway_layers_refuse_what_they_cannot_do():
         with pytest.raises(ValueError, match="candidate='tanh'"):
             small(LRUClassifier, n_layers=2, **changes).fit(X, y)
         small(LRUClassifier, n_layers=2, candidate="tanh", **changes).fit(X, y)
+
+
+def test_the_rules_know_the_names_of_the_tables():
+    from skpararnn.estimators._base import RULES
+    from skpararnn.estimators._training import LR_SCHEDULES, OPTIMIZERS
+    from skpararnn.nets._recurrent import READOUTS
+
+    outputs = [name for name in READOUTS if name != "all"]
+    tables = {"optimizer": OPTIMIZERS, "lr_schedule": LR_SCHEDULES, "output": outputs}
+    for name, table in tables.items():
+        accepts, text = RULES[name]
+        assert all(accepts(choice) for choice in table)
+        assert all(repr(choice) in text for choice in table)
+        assert text.count("'") == 2 * len(table)
