@@ -18,6 +18,7 @@ MIN_DEPENDENCIES = {
     "joblib": ("1.3.2", None),  # results as they come (`return_as`) since 1.3
     "tqdm": ("4.66.0", None),
     "pytest": ("8.0.0", "test"),
+    "pytest-xdist": ("3.6.1", "test"),
     "setuptools": ("77.0.3", "test"),  # the build backend; a test builds the archives
     "ruff": ("0.17.0", "lint"),
 }

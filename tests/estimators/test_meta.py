@@ -120,7 +120,6 @@ def test_weights_and_validation_data_are_routed():
         "neg_log_loss",
         "f1_macro",
         "neg_brier_score",
-        "d2_log_loss_score",
     ],
 )
 def test_scorers_of_classifiers(scoring):
