@@ -18,12 +18,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .. import __version__
 from ..utils import _parameters as rule
 from ..utils._callbacks import CallbackSupportMixin, EpochHooks, with_callbacks
-from ..utils._sequences import (
-    COLUMNS_LAYOUTS,
-    COLUMNS_ORDERS,
-    check_sequences,
-    refuse_kinds,
-    refuse_masked,
+from ..utils._sequences import COLUMNS_LAYOUTS, COLUMNS_ORDERS, check_sequences
+from ._checks import (
+    check_weight,
+    columns_of,
+    refuse_what_is_no_target,
+    warn_if_transposed,
 )
 
 
@@ -198,10 +198,10 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
             self._check_same_kind(X, sequences, name)
             return sequences, {}
         if sequences.container == "2d":
-            columns = _columns_of(X)
+            columns = columns_of(X)
         else:
             columns = {"n_features_in_": sequences.n_features}
-            _warn_if_transposed(sequences)
+            warn_if_transposed(sequences)
         if sequences.columns is not None:
             columns["feature_names_in_"] = np.array(sequences.columns, dtype=object)
         return sequences, columns | {
@@ -240,10 +240,10 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None."
             )
-        _refuse_what_is_no_target(y, name)
+        refuse_what_is_no_target(y, name)
         y = self._check_y(y, name)
         check_consistent_length(sequences.lengths, y)
-        return y, _check_weight(sample_weight, len(y))
+        return y, check_weight(sample_weight, len(y))
 
     def _draw_seeds(self, go_on):
         """Seeds of the split, of the net and of the shuffling.
@@ -546,62 +546,6 @@ MODULE_OPTIONS = ("forget_bias", "reset_after", "d_agg", "d_ff")
 
 
 # ----------------------------------------------------------------------------- helpers
-
-
-def _columns_of(X):
-    """What scikit-learn records of the columns of X: their number and names."""
-    recorder = BaseEstimator()  # self changes only when the whole fit has succeeded
-    validate_data(recorder, X, skip_check_array=True)
-    return vars(recorder)
-
-
-def _check_weight(weight, n):
-    """Weights as floats (n,), or None if there are none."""
-    if weight is None:
-        return None
-    refuse_masked(weight, "sample_weight")
-    weight = np.asarray(weight)
-    refuse_kinds(weight, "sample_weight")
-    try:
-        weight = weight.astype(np.float64)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"sample_weight must hold numbers: {error}.") from error
-    if weight.ndim == 0:
-        weight = np.full(n, weight)
-    if weight.shape != (n,):
-        raise ValueError(
-            f"sample_weight has shape {weight.shape}, expected ({n},): one weight for "
-            "each sample."
-        )
-    bad = ~(np.isfinite(weight) & (weight >= 0))
-    if bad.any():
-        raise ValueError(
-            f"sample_weight must be finite and not negative, sample {bad.argmax()} has "
-            f"{weight[bad.argmax()]}."
-        )
-    if not weight.any():
-        raise ValueError("sample_weight is zero for every sample: nothing to fit.")
-    return weight
-
-
-def _refuse_what_is_no_target(y, name):
-    refuse_masked(y, name)
-    kind = getattr(getattr(y, "dtype", None), "kind", "")
-    if kind in "mM" and kind:
-        raise TypeError(
-            f"{name} holds dates or durations; turn them into numbers, for example "
-            "hours."
-        )
-
-
-def _warn_if_transposed(sequences):
-    T, n_features = sequences.n_timesteps, sequences.n_features
-    if T is not None and n_features > max(64, T):
-        warnings.warn(
-            f"X has {T} time steps of {n_features} features. If it is ordered "
-            "(n_samples, n_features, n_timesteps), pass X.transpose(0, 2, 1).",
-            stacklevel=5,
-        )
 
 
 def _can_be_pickled(value):
