@@ -2,10 +2,13 @@
 # `make lint PYTHON=path/to/python` picks an environment; the default is the active one.
 PYTHON ?= python
 
-.PHONY: install lint test slow bench clean
+.PHONY: install kernels lint test slow bench clean
 
 install: # the package, editable, with all that development needs
 	$(PYTHON) -m pip install -e ".[test,lint]"
+
+kernels: # the CPU kernels of an editable install, after a change of scan.cpp
+	$(PYTHON) setup.py build_ext --inplace --force
 
 lint:
 	$(PYTHON) -m ruff check .
@@ -21,5 +24,5 @@ bench: # seconds of one training step, beside torch's own layers
 	$(PYTHON) benchmarks/train_step.py
 
 clean: # what building, testing and linting leave behind; never data or results
-	rm -rf build dist *.egg-info .benchmarks .pytest_cache .ruff_cache
+	rm -rf build dist *.egg-info skpararnn/kernels/cpu/*.so .benchmarks .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -not -path "./.git/*" -prune -exec rm -rf {} +

@@ -124,7 +124,8 @@ def is_newer(target, *sources):
 
 
 def say(message):
-    print(f"skpararnn: {message}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"skpararnn: {message}\n")  # at once, for there are threads
+    sys.stderr.flush()
 
 
 def kernels():

@@ -25,7 +25,8 @@ LAYERS = {
     | {"numpy", "scipy", "pandas", "sklearn", "joblib", "torch"},
     ".nets": {".cells", ".ops", "numpy", "torch"},
     ".cells": {".ops", "numpy", "torch"},
-    ".ops": {"numpy", "torch"},
+    ".ops": {".kernels", "numpy", "torch"},
+    ".kernels": {"numpy"},
     ".preprocessing": {".utils", "numpy", "scipy", "pandas", "sklearn"},
     ".datasets": {".utils", "numpy", "scipy", "pandas", "sklearn"},
     ".utils": {".", "numpy", "scipy", "pandas", "sklearn"},
@@ -34,7 +35,8 @@ LAYERS = {
 # file: what it alone may import beyond its layer
 ONLY_HERE = {
     "estimators/_training.py": {"skorch", "tqdm"},
-    "utils/_show_versions.py": {"torch", ".ops"},  # devices, threads, backends
+    # devices, threads, backends, compiled libraries
+    "utils/_show_versions.py": {"torch", ".ops", ".kernels"},
 }
 
 # extras and what is missing on some platforms: only inside the function in need
@@ -153,6 +155,9 @@ def test_file_imports_downward_only(name):
         ("nets/_x.py", "def f():\n    import sklearn", ".nets imports sklearn, which"),
         ("estimators/_base.py", "import skorch.utils", "skorch.utils, which"),
         ("datasets/_x.py", "from torch import nn", ".datasets imports torch, which"),
+        ("kernels/cpu/_x.py", "import torch", ".kernels imports torch, which"),
+        ("kernels/cpu/_x.py", "from ...ops import rnn", "imports skpararnn.ops, which"),
+        ("utils/_x.py", "from ..kernels import cpu", "skpararnn.kernels.cpu, which"),
         ("utils/_x.py", "import matplotlib.pyplot", "outside a function"),
     ],
 )
@@ -166,6 +171,7 @@ def test_a_wrong_import_is_found(name, source, complaint):
     [
         ("nets/_x.py", "from ..cells import CELLS\nfrom ._y import f\nimport torch.nn"),
         ("estimators/_training.py", "import skorch"),
+        ("ops/_x.py", "from ..kernels import cpu"),
         ("preprocessing/_x.py", "from ..utils._sequences import check_sequences"),
         ("utils/_x.py", "def f():\n    import matplotlib"),
     ],

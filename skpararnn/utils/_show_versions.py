@@ -9,7 +9,7 @@ from .._min_dependencies import MIN_DEPENDENCIES
 
 
 def show_versions():
-    """Print what a bug report needs: versions, threads, CUDA and backends.
+    """Print what a bug report needs: versions, threads, CPU kernels, CUDA, backends.
 
     The one function of the library that prints. Versions are read from the installed
     metadata, so a package that is broken or missing is reported, not imported; only
@@ -62,7 +62,10 @@ def _installed(name, oldest, extra):
 
 def _computation():
     """Threads and devices, as far as they can be known; torch may be missing."""
-    facts = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "not set")}
+    facts = {
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "not set"),
+        "CPU kernels": _cpu_kernels(),
+    }
     try:
         import torch
 
@@ -74,6 +77,18 @@ def _computation():
         "CUDA": _cuda(torch.cuda),
         "backends": ", ".join(name for name in BACKENDS if name != "auto"),
     }
+
+
+def _cpu_kernels():
+    """Which library is used and which there are, or why there is none."""
+    try:
+        from ..kernels import cpu
+
+        if reason := cpu.available():
+            return f"none: {reason}"
+        return f"{cpu.load().isa} (compiled: {', '.join(cpu.built())})"
+    except (ImportError, ValueError) as error:  # no numpy; a wrong SKPARARNN_ISA
+        return f"none: {error}"
 
 
 def _cuda(cuda):

@@ -12,10 +12,11 @@ from ._library import (
     load,
     warn_once_if_missing,
 )
-from ._stepper import Stepper, tanh
+from ._stepper import GATES, Stepper, tanh
 
 __all__ = [
     "CELL_CODES",
+    "GATES",
     "INSTRUCTION_SETS",
     "OUTPUT_CODES",
     "Scan",

@@ -71,32 +71,21 @@ class Stepper:
         arrays = {"weight_x": weight_x, "weight_h": weight_h, "bias": bias}
         arrays |= {"bias_q": bias_q, "h0": h0, "c0": c0}
         arrays = {
-            k: np.ascontiguousarray(a) for k, a in arrays.items() if a is not None
+            name: np.ascontiguousarray(array)
+            for name, array in arrays.items()
+            if array is not None
         }
         _check(cell, arrays)
-        dtype = arrays["weight_h"].dtype
-        _, K, d_s, _ = arrays["weight_h"].shape
-        d_in = arrays["weight_x"].shape[2]
-        scan = Scan(
-            itemsize=dtype.itemsize,
-            cell=CELL_CODES[cell],
-            K=K,
-            d_s=d_s,
-            d_in=d_in,
-            N=1,
-            T=1,
-            chunk=1,
-            **{name: array.ctypes.data for name, array in arrays.items()},
-        )
+        scan = _one_row(cell, arrays)
         self._library = load()
         self._memory = self._filled(scan)
-        self._has_c = cell == "lstm"
-        self.x = np.zeros(d_in, dtype)
-        self.h = np.zeros(K * d_s, dtype)
-        self.h[...] = 0 if h0 is None else h0
-        addresses = (
-            ctypes.c_void_p(a.ctypes.data) for a in (self._memory, self.x, self.h)
-        )
+        dtype = arrays["weight_h"].dtype
+        self.x = np.zeros(scan.d_in, dtype)
+        self.h = np.zeros(scan.K * scan.d_s, dtype)
+        self.h[...] = arrays.get("h0", 0)
+        self._c = np.zeros_like(self.h) if cell == "lstm" else None
+        buffers = (self._memory, self.x, self.h)
+        addresses = [buffer.ctypes.data for buffer in buffers]
         self.advance = functools.partial(self._library.stepper_step, *addresses)
 
     def step(self, x):
@@ -118,13 +107,9 @@ class Stepper:
 
     def state(self):
         """Return copies of the state, ``(d,)``, and of the memory cell, or None."""
-        h = np.empty_like(self.h)
-        c = np.empty_like(self.h) if self._has_c else None
-        self._library.stepper_state(
-            self._memory.ctypes.data,
-            h.ctypes.data,
-            c.ctypes.data if self._has_c else None,
-        )
+        h, c = (None if a is None else np.empty_like(a) for a in (self.h, self._c))
+        addresses = [None if a is None else a.ctypes.data for a in (h, c)]
+        self._library.stepper_state(self._memory.ctypes.data, *addresses)
         return h, c
 
     def _filled(self, scan):
@@ -160,6 +145,21 @@ def tanh(x):
     y = np.empty_like(x)
     load().tanh(x.itemsize, x.ctypes.data, y.ctypes.data, x.size)
     return y
+
+
+def _one_row(cell, arrays):
+    _, K, d_s, _ = arrays["weight_h"].shape
+    return Scan(
+        itemsize=arrays["weight_h"].itemsize,
+        cell=CELL_CODES[cell],
+        K=K,
+        d_s=d_s,
+        d_in=arrays["weight_x"].shape[2],
+        N=1,
+        T=1,
+        chunk=1,
+        **{name: array.ctypes.data for name, array in arrays.items()},
+    )
 
 
 def _aligned(size):
