@@ -193,6 +193,8 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
     def _read_X(self, X, new, name="X"):
         """Sequences, and the attributes that say what a later X must look like."""
         reading = self._reading if not new else {n: getattr(self, n) for n in READING}
+        if not new:
+            self._check_columns(X)
         sequences = check_sequences(X, **reading, estimator=self, name=name)
         if not new:
             self._check_same_kind(X, sequences, name)
@@ -210,6 +212,15 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
             "_reading": reading,
         }
 
+    def _check_columns(self, X):
+        """Refuse a frame with other columns than the one of `fit`.
+
+        Its names come before its values, which wrong names may have filled with NaN.
+        """
+        n_levels = getattr(getattr(X, "columns", None), "nlevels", 1)
+        if self._reads_columns and hasattr(X, "columns") and n_levels == 1:
+            validate_data(self, X, skip_check_array=True, reset=False)
+
     def _check_same_kind(self, X, sequences, name):
         """Refuse an X that does not fit the one of `fit`."""
         if sequences.container == "2d":
@@ -220,7 +231,8 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
                     f"of {m} features: pass a 3D array (n_samples, n_timesteps, {m}) "
                     f"or a list of arrays, for one feature {name}[:, :, None]."
                 )
-            validate_data(self, X, skip_check_array=True, reset=False)
+            if not hasattr(X, "columns"):
+                validate_data(self, X, skip_check_array=True, reset=False)
         elif sequences.n_features != self.n_channels_in_:
             raise ValueError(
                 f"{name} has {sequences.n_features} features, but "

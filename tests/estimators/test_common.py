@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import sklearn
 from cases import ESTIMATORS
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.fixes import parse_version
 
@@ -55,10 +56,16 @@ def test_scikit_learns_checks(cls):
     assert xfailed <= {EQUIVALENCE}
 
 
+@pytest.mark.usefixtures("numpy_generator_is_put_back")
+@pytest.mark.parametrize("cls", ESTIMATORS)
+def test_wrong_names_of_columns_come_before_what_they_hold(cls):
+    estimator_checks.check_dataframe_column_names_consistency(
+        cls.__name__, cls(max_epochs=1)
+    )
+
+
 @pytest.mark.parametrize("cls", ESTIMATORS)
 def test_weights_equal_repetition(cls):
-    from sklearn.utils import estimator_checks
-
     check = getattr(estimator_checks, EQUIVALENCE)
     check(cls.__name__, cls(dtype="float64", batch_size="full"))
 
