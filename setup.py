@@ -33,7 +33,7 @@ if sys.platform == "linux":
 
 # instruction set: its flags; a vector of the source must be as wide as a register
 X86 = {
-    # without the second flag clang cuts every vector in two
+    # without the second flag clang may cut vectors in two
     "x86-64-v4": "-march=x86-64-v4 -mprefer-vector-width=512 -DVECTOR_BYTES=64",
     "x86-64-v3": "-march=x86-64-v3 -DVECTOR_BYTES=32",
     "x86-64": "-march=x86-64 -DVECTOR_BYTES=16",
