@@ -5,7 +5,7 @@ PYTHON ?= python
 .PHONY: install kernels lint test slow bench clean
 
 install: # the package, editable, with all that development needs
-	$(PYTHON) -m pip install -e ".[test,lint]"
+	$(PYTHON) -m pip install -e ".[test,lint,bench]"
 
 kernels: # the CPU kernels of an editable install, after a change of scan.cpp
 	$(PYTHON) setup.py build_ext --inplace --force
@@ -20,8 +20,8 @@ test: # everything not marked slow
 slow: # the tests marked slow, then the suite on the oldest supported versions
 	$(PYTHON) benchmarks/slow.py
 
-bench: # seconds of one training step, beside torch's own layers
-	$(PYTHON) benchmarks/train_step.py
+bench: # layers and estimators beside torch's own; BENCH=--quick takes 3 minutes
+	$(PYTHON) -m benchmarks.speed $(BENCH)
 
 clean: # what building, testing and linting leave behind; never data or results
 	rm -rf build dist *.egg-info skpararnn/kernels/cpu/*.so .benchmarks .pytest_cache .ruff_cache

@@ -21,4 +21,5 @@ MIN_DEPENDENCIES = {
     "pytest-xdist": ("3.6.1", "test"),
     "setuptools": ("77.0.3", "test"),  # the build backend; a test builds the archives
     "ruff": ("0.17.0", "lint"),
+    "matplotlib": ("3.8.0", "bench"),
 }

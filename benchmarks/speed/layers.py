@@ -61,7 +61,9 @@ class Torchs(torch.nn.Module):
         self.read = READS[sizes.outputs]
         width = sizes.K * sizes.d_s
         options = {"num_layers": sizes.n_layers, "batch_first": True}
-        self.layers = TWINS[sizes.cell](sizes.d_in, width, **options)
+        with torch.random.fork_rng(devices=[]):  # torch draws from its global generator
+            torch.manual_seed(0)
+            self.layers = TWINS[sizes.cell](sizes.d_in, width, **options)
 
     def forward(self, x):
         """Return what the loss reads, (N, d) or (N, T, d)."""
@@ -79,7 +81,7 @@ def training_step(module, *inputs):
     """Forward, and backward to the gradient of every parameter, as one function."""
     weights = list(module.parameters())
     with torch.no_grad():
-        gradient = torch.randn_like(module(*inputs))
+        gradient = _wave(module(*inputs))
     return lambda: torch.autograd.grad(module(*inputs), weights, gradient)
 
 
@@ -140,9 +142,14 @@ def _answers(module, x, lengths):
     """Outputs and the gradient of every parameter, by name."""
     names, weights = zip(*module.named_parameters(), strict=True)
     output = module(x.to(weights[0].dtype), lengths)
-    wave = torch.arange(output.numel(), dtype=output.dtype).sin().view_as(output)
-    gradients = torch.autograd.grad(output, weights, wave)
+    gradients = torch.autograd.grad(output, weights, _wave(output))
     return {"output": output.detach()} | dict(zip(names, gradients, strict=True))
+
+
+def _wave(output):
+    """Return a gradient for an output: dense, and the same in every dtype."""
+    angles = torch.arange(output.numel(), dtype=torch.float64)
+    return angles.sin().view_as(output).to(output.dtype)
 
 
 def _compare(found, expected, what):
