@@ -48,7 +48,9 @@ def test_library_needs_only_the_c_library(isa):
     """A wheel runs wherever glibc or musl does, and beside any C++ of torch."""
     dynamic = output_of("objdump", "-p", library(isa))
     needed = set(re.findall(r"NEEDED +(\S+)", dynamic))
-    assert not {name for name in needed if not re.match(r"(lib(c|m|pthread)|ld-linux)\b", name)}
+    assert not {
+        name for name in needed if not re.match(r"(lib(c|m|pthread)|ld-linux)\b", name)
+    }
 
 
 @pytest.mark.parametrize("isa", VECTOR_CODE)
