@@ -3,7 +3,14 @@
 // One call runs one layer over a batch of sequences. The interface is plain C: a struct of
 // sizes and pointers, see `Scan`. Arrays are contiguous and in the layout of the ops.
 
+#include <pthread.h>
+
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
 
 // ------------------------------------------------------------------------- interface
 
@@ -67,24 +74,1430 @@ struct Scan {
   void* dc0;
 };
 
+// --------------------------------------------------------------------------- vectors
+
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+namespace {
+
+template <class R>
+struct Vectors {
+  typedef R V __attribute__((vector_size(VECTOR_BYTES)));
+  typedef V Loose __attribute__((aligned(alignof(R)), may_alias));
+};
+template <class R>
+using Vec = typename Vectors<R>::V;
+
+template <class R>
+constexpr int LANES = VECTOR_BYTES / sizeof(R);
+
+template <class R>
+INLINE Vec<R> load(const R* p) {
+  return *reinterpret_cast<const typename Vectors<R>::Loose*>(p);
+}
+
+template <class R>
+INLINE void store(R* p, Vec<R> v) {
+  *reinterpret_cast<typename Vectors<R>::Loose*>(p) = v;
+}
+
+template <class R>
+INLINE Vec<R> tanh_(Vec<R> x) {
+  if constexpr (sizeof(R) == 4) {
+    const R most = 7.90531110763549805f;
+    Vec<R> in = x;
+    x = x < -most ? Vec<R>{} - most : x;
+    x = x > most ? Vec<R>{} + most : x;
+    Vec<R> y = x * x;
+    Vec<R> p = Vec<R>{} - 2.76076847742355e-16f;
+    p = p * y + 2.00018790482477e-13f;
+    p = p * y - 8.60467152213735e-11f;
+    p = p * y + 5.12229709037114e-08f;
+    p = p * y + 1.48572235717979e-05f;
+    p = p * y + 6.37261928875436e-04f;
+    p = p * y + 4.89352455891786e-03f;
+    Vec<R> q = Vec<R>{} + 1.19825839466702e-06f;
+    q = q * y + 1.18534705686654e-04f;
+    q = q * y + 2.26843463243900e-03f;
+    q = q * y + 4.89352518554385e-03f;
+    (void)in;
+    return x * p / q;
+  } else {
+    for (int l = 0; l < LANES<R>; ++l) x[l] = __builtin_tanh(x[l]);
+    return x;
+  }
+}
+template <class R>
+INLINE Vec<R> sigmoid(Vec<R> x) {
+  return R(0.5) * tanh_<R>(R(0.5) * x) + R(0.5);
+}
+
+template <class R>
+R sum(Vec<R> v) {
+  R total = 0;
+  for (int l = 0; l < LANES<R>; ++l) total += v[l];
+  return total;
+}
+
+// [a0 b0 a1 b1 ...], first half in a, second in b; and back
+template <class V, int... l>
+INLINE void zip(V& a, V& b, std::integer_sequence<int, l...>) {
+  constexpr int n = sizeof...(l);
+  V low = __builtin_shufflevector(a, b, (l / 2 + l % 2 * n)...);
+  b = __builtin_shufflevector(a, b, (n / 2 + l / 2 + l % 2 * n)...);
+  a = low;
+}
+
+template <class V, int... l>
+INLINE void unzip(V& a, V& b, std::integer_sequence<int, l...>) {
+  V even = __builtin_shufflevector(a, b, (2 * l)...);
+  b = __builtin_shufflevector(a, b, (2 * l + 1)...);
+  a = even;
+}
+
+// ----------------------------------------------------------------------------- cells
+//
+// The pointwise part of a cell, on one vector of units. A unit has A pre-activations `a`.
+// The G input gates are added to a[INPUT], a[INPUT + 1], ...; recurrent gate q is added
+// to a[TARGET[q]]. From step to step it carries S states `s`; backward also wants SAVED
+// numbers of the step. In backward `e` comes in as the gradient of the states at this
+// step, and goes out as that of the states before it, but for the recurrent products;
+// `delta` is the gradient of `a`. The formulas are those of doc/backward.rst.
+
+struct Cell {
+  static constexpr int S = 1, INPUT = 0, RESET_STATE = 0;
+  static constexpr bool RESET_BEFORE = false, HIGHWAY = false;
+};
+
+struct Tanh {
+  template <class R> static Vec<R> value(Vec<R> a) { return tanh_<R>(a); }
+  template <class R> static Vec<R> slope(Vec<R> y) { return R(1) - y * y; }
+};
+struct Relu {
+  template <class R> static Vec<R> value(Vec<R> a) { return a < 0 ? Vec<R>{} : a; }
+  template <class R> static Vec<R> slope(Vec<R> y) { return y > 0 ? Vec<R>{} + R(1) : Vec<R>{}; }
+};
+struct Sigmoid {
+  template <class R> static Vec<R> value(Vec<R> a) { return sigmoid<R>(a); }
+  template <class R> static Vec<R> slope(Vec<R> y) { return y * (R(1) - y); }
+};
+struct Identity {
+  template <class R> static Vec<R> value(Vec<R> a) { return a; }
+  template <class R> static Vec<R> slope(Vec<R>) { return Vec<R>{} + R(1); }
+};
+
+template <class Activation>
+struct Rnn : Cell {
+  static constexpr int A = 1, G = 1, REC = 1, SAVED = 0;
+  static constexpr int TARGET[] = {0};
+
+  template <class R>
+  INLINE void forward(const Vec<R>* a, Vec<R>* s, Vec<R>*) {
+    s[0] = Activation::template value<R>(a[0]);
+  }
+  template <class R>
+  INLINE void backward(Vec<R>* e, const Vec<R>* s, const Vec<R>*, const Vec<R>*,
+                       Vec<R>* delta) {
+    delta[0] = e[0] * Activation::template slope<R>(s[0]);
+    e[0] = Vec<R>{};
+  }
+};
+
+struct Lstm : Cell {
+  static constexpr int A = 4, G = 4, REC = 4, S = 2, SAVED = 5;
+  static constexpr int TARGET[] = {0, 1, 2, 3};
+
+  template <class R>
+  INLINE void forward(const Vec<R>* a, Vec<R>* s, Vec<R>* saved) {
+    Vec<R> i = sigmoid<R>(a[0]), f = sigmoid<R>(a[1]);
+    Vec<R> g = tanh_<R>(a[2]), o = sigmoid<R>(a[3]);
+    s[1] = f * s[1] + i * g;
+    Vec<R> q = tanh_<R>(s[1]);
+    s[0] = o * q;
+    saved[0] = i, saved[1] = f, saved[2] = g, saved[3] = o, saved[4] = q;
+  }
+  template <class R>
+  INLINE void backward(Vec<R>* e, const Vec<R>*, const Vec<R>* saved,
+                       const Vec<R>* before, Vec<R>* delta) {
+    Vec<R> i = saved[0], f = saved[1], g = saved[2], o = saved[3], q = saved[4];
+    Vec<R> dc = e[1] + e[0] * o * (R(1) - q * q);
+    delta[0] = dc * g * i * (R(1) - i);
+    delta[1] = dc * before[1] * f * (R(1) - f);
+    delta[2] = dc * i * (R(1) - g * g);
+    delta[3] = e[0] * q * o * (R(1) - o);
+    e[0] = Vec<R>{};
+    e[1] = dc * f;
+  }
+};
+
+// a: r z n and, apart from n, the recurrent product inside the reset gate
+struct GruAfter : Cell {
+  static constexpr int A = 4, G = 3, REC = 3, SAVED = 4;
+  static constexpr int TARGET[] = {0, 1, 3};
+
+  template <class R>
+  INLINE void forward(const Vec<R>* a, Vec<R>* s, Vec<R>* saved) {
+    Vec<R> r = sigmoid<R>(a[0]), z = sigmoid<R>(a[1]);
+    Vec<R> n = tanh_<R>(a[2] + r * a[3]);
+    s[0] = n + z * (s[0] - n);
+    saved[0] = r, saved[1] = z, saved[2] = n, saved[3] = a[3];
+  }
+  template <class R>
+  INLINE void backward(Vec<R>* e, const Vec<R>*, const Vec<R>* saved,
+                       const Vec<R>* before, Vec<R>* delta) {
+    Vec<R> r = saved[0], z = saved[1], n = saved[2], q = saved[3];
+    delta[2] = e[0] * (R(1) - z) * (R(1) - n * n);
+    delta[1] = e[0] * (before[0] - n) * z * (R(1) - z);
+    delta[0] = delta[2] * q * r * (R(1) - r);
+    delta[3] = delta[2] * r;
+    e[0] = e[0] * z;
+  }
+};
+
+// The recurrent product of n wants r o h: `reset` comes first, and in backward last.
+struct GruBefore : Cell {
+  static constexpr int A = 3, G = 3, REC = 3, SAVED = 4;
+  static constexpr int TARGET[] = {0, 1, 2};
+  static constexpr bool RESET_BEFORE = true;
+  static constexpr int RESET_STATE = 1;  // of saved: r o h
+
+  template <class R>
+  INLINE void reset(Vec<R> a, Vec<R> h, Vec<R>* saved) {
+    saved[0] = sigmoid<R>(a);
+    saved[RESET_STATE] = saved[0] * h;
+  }
+  template <class R>
+  INLINE void forward(const Vec<R>* a, Vec<R>* s, Vec<R>* saved) {
+    Vec<R> z = sigmoid<R>(a[1]), n = tanh_<R>(a[2]);
+    s[0] = n + z * (s[0] - n);
+    saved[2] = z, saved[3] = n;
+  }
+  template <class R>
+  INLINE void backward(Vec<R>* e, const Vec<R>*, const Vec<R>* saved,
+                       const Vec<R>* before, Vec<R>* delta) {
+    Vec<R> z = saved[2], n = saved[3];
+    delta[2] = e[0] * (R(1) - z) * (R(1) - n * n);
+    delta[1] = e[0] * (before[0] - n) * z * (R(1) - z);
+    e[0] = e[0] * z;
+  }
+  // de: gradient of r o h
+  template <class R>
+  INLINE void backward_reset(Vec<R> de, Vec<R>* e, const Vec<R>* saved, Vec<R> h,
+                             Vec<R>* delta) {
+    Vec<R> r = saved[0];
+    delta[0] = de * h * r * (R(1) - r);
+    e[0] += de * r;
+  }
+};
+
+struct LruTanh : Cell {
+  static constexpr int A = 2, G = 2, REC = 1, SAVED = 2;
+  static constexpr int TARGET[] = {1};
+
+  template <class R>
+  INLINE void forward(const Vec<R>* a, Vec<R>* s, Vec<R>* saved) {
+    Vec<R> c = tanh_<R>(a[0]), f = sigmoid<R>(a[1]);
+    s[0] += f * (c - s[0]);
+    saved[0] = c, saved[1] = f;
+  }
+  template <class R>
+  INLINE void backward(Vec<R>* e, const Vec<R>*, const Vec<R>* saved,
+                       const Vec<R>* before, Vec<R>* delta) {
+    Vec<R> c = saved[0], f = saved[1];
+    delta[0] = e[0] * f * (R(1) - c * c);
+    delta[1] = e[0] * (c - before[0]) * f * (R(1) - f);
+    e[0] -= e[0] * f;
+  }
+};
+
+// a[0] is the candidate: the input itself, which no weight touches
+struct LruHighway : Cell {
+  static constexpr int A = 2, G = 1, REC = 1, SAVED = 2, INPUT = 1;
+  static constexpr int TARGET[] = {1};
+  static constexpr bool HIGHWAY = true;
+
+  template <class R>
+  INLINE void forward(const Vec<R>* a, Vec<R>* s, Vec<R>* saved) {
+    Vec<R> c = a[0], f = sigmoid<R>(a[1]);
+    s[0] += f * (c - s[0]);
+    saved[0] = c, saved[1] = f;
+  }
+  template <class R>
+  INLINE void backward(Vec<R>* e, const Vec<R>*, const Vec<R>* saved,
+                       const Vec<R>* before, Vec<R>* delta) {
+    Vec<R> c = saved[0], f = saved[1];
+    delta[0] = e[0] * f;
+    delta[1] = e[0] * (c - before[0]) * f * (R(1) - f);
+    e[0] -= e[0] * f;
+  }
+};
+
+// -------------------------------------------------------------------- small products
+
+// C (M, N) += A (M, depth) B (depth, N). Rows of B and C are contiguous; element (m, k)
+// of A is A[m * a_m + k * a_k]. N is a multiple of the lanes. Every element of C is summed
+// in the same order, wherever its tile lies.
+template <class R, int M, int N>
+INLINE void add_product_tile(int64_t depth, const R* A, int64_t a_m, int64_t a_k,
+                             const R* B, int64_t ldb, R* C, int64_t ldc) {
+  Vec<R> c[M][N];
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N; ++n) c[m][n] = load(C + m * ldc + n * LANES<R>);
+  for (int64_t k = 0; k < depth; ++k, A += a_k, B += ldb)
+    for (int m = 0; m < M; ++m)
+      for (int n = 0; n < N; ++n) c[m][n] += A[m * a_m] * load(B + n * LANES<R>);
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N; ++n) store(C + m * ldc + n * LANES<R>, c[m][n]);
+}
+
+// All rows of a panel of N vectors, in tiles of 8 vectors: enough to hide the latency
+template <class R, int N>
+void add_product_panel(int64_t M, int64_t depth, const R* A, int64_t a_m, int64_t a_k,
+                       const R* B, int64_t ldb, R* C, int64_t ldc) {
+  int64_t m = 0;
+  constexpr int TALL = 8 / N;
+  for (; m + TALL <= M; m += TALL)
+    add_product_tile<R, TALL, N>(depth, A + m * a_m, a_m, a_k, B, ldb, C + m * ldc, ldc);
+  if constexpr (TALL > 4)
+    for (; m + 4 <= M; m += 4)
+      add_product_tile<R, 4, N>(depth, A + m * a_m, a_m, a_k, B, ldb, C + m * ldc, ldc);
+  if constexpr (TALL > 1)
+    for (; m < M; ++m)
+      add_product_tile<R, 1, N>(depth, A + m * a_m, a_m, a_k, B, ldb, C + m * ldc, ldc);
+}
+
+template <class R>
+void add_product(int64_t M, int64_t N, int64_t depth, const R* A, int64_t a_m,
+                 int64_t a_k, const R* B, int64_t ldb, R* C, int64_t ldc) {
+  int64_t n = 0, vectors = N / LANES<R>;
+  const int64_t widest = M >= 4 ? 2 : M >= 2 ? 4 : 8;
+  auto panel = [&](auto run, int64_t width) {
+    run(M, depth, A, a_m, a_k, B + n * LANES<R>, ldb, C + n * LANES<R>, ldc);
+    n += width;
+  };
+  while (vectors - n >= 8 && widest == 8) panel(add_product_panel<R, 8>, 8);
+  while (vectors - n >= 4 && widest >= 4) panel(add_product_panel<R, 4>, 4);
+  while (vectors - n >= 2) panel(add_product_panel<R, 2>, 2);
+  while (vectors - n >= 1) panel(add_product_panel<R, 1>, 1);
+}
+
+// ---------------------------------------------------------------------- layers, layouts
+//
+// The kernel's own arrays are records: `slots` numbers for every unit of a row, padded with
+// zeros to whole vectors. There are two layouts.
+//
+//   Lanes are blocks, for small blocks: LANES blocks make a group, and all slots of a
+//   group lie together, (slots, DS, LANES), so that every place in it is a constant.
+//   Lanes are units of one block, for large blocks and for few of them: one group, slots
+//   one after the other, (slots, K, DS), with DS a multiple of the lanes.
+//
+// In both a record is (groups, slots, span).
+
+constexpr int MAX_ROWS = 8;  // that run side by side
+
+template <class R>
+struct Parameters {
+  R* w;   // weight_x (groups, d_in, G, span)
+  R* b;   // bias, a record of A slots
+  R* u;   // weight_h; lanes are blocks: (groups, REC, DS, DS, LANES), last but one is the
+          // unit read; lanes are units: (REC, K, d_s, DS), last is the unit written
+  R* ut;  // lanes are units: the same, last is the unit read
+};
+
+template <class R>
+struct Input {
+  const R* x;    // (d_in,)
+  const R* pre;  // a record of A slots: what the pre-activations start from
+};
+
+template <class R>
+struct Plan {
+  int64_t K, d_s, d_in;  // d_in = 0: pre holds the input part
+  int A, G, REC, S, B;   // B slots: S states and what is saved of a step
+  int input, reset_state;
+  const int* target;
+  bool highway, blocks_in_lanes;
+  int64_t DS, groups, span, width;  // width = groups * span: numbers in a slot
+  int rows;                         // worth running side by side
+  Parameters<R> p;
+
+  // next states of some rows, whose records lie `stride` apart
+  typedef void Step(const Plan&, int rows, const Input<R>*, const R* before, R* after,
+                    int64_t stride, R* scratch);
+  // one step of backward for the same rows; e (rows, record of S), delta (rows, record of A)
+  typedef void Back(const Plan&, int rows, const R* before, const R* now, int64_t stride,
+                    const R* const* dh, R* e, R* delta, int64_t delta_stride, R* scratch);
+  // adds the gradients of b and u over some steps of one row
+  typedef void Gather(const Plan&, int64_t steps, const R* records, const R* delta,
+                      const Parameters<R>& grad);
+  // (d,) to a slot of a record, and back
+  typedef void LoadRow(const Plan&, const R* units, R* record, int slot, int slots);
+  typedef void StoreRow(const Plan&, R* units, const R* record, int slot, int slots);
+  Step *step, *step_and_save;
+  Back* back;
+  Gather* gather_recurrent;
+  LoadRow* load;
+  StoreRow* store;
+
+  int64_t in_slot(int64_t k, int64_t c) const {
+    return blocks_in_lanes ? c * LANES<R> + k % LANES<R> : k * DS + c;
+  }
+  int64_t group(int64_t k) const { return blocks_in_lanes ? k / LANES<R> : 0; }
+  int64_t at_w(int64_t i, int64_t g, int64_t k, int64_t c) const {
+    return ((group(k) * d_in + i) * G + g) * span + in_slot(k, c);
+  }
+  // gate q of block k: to unit c from unit j
+  int64_t at_u(int64_t q, int64_t k, int64_t c, int64_t j) const {
+    return blocks_in_lanes
+               ? (((group(k) * REC + q) * DS + c) * DS + j) * LANES<R> + k % LANES<R>
+               : ((q * K + k) * d_s + j) * DS + c;
+  }
+  int64_t at_ut(int64_t q, int64_t k, int64_t c, int64_t j) const {
+    return ((q * K + k) * d_s + c) * DS + j;
+  }
+
+  int64_t size_w() const { return d_in * G * width; }
+  int64_t size_b() const { return A * width; }
+  int64_t size_u() const {
+    return blocks_in_lanes ? width * REC * DS : REC * K * d_s * DS;
+  }
+  int64_t size_ut() const { return blocks_in_lanes ? 0 : size_u(); }
+  int64_t size_gradients() const { return size_w() + size_b() + size_u(); }
+  int64_t size_parameters() const { return size_gradients() + size_ut(); }
+  int64_t size_scratch() const {
+    return blocks_in_lanes ? 0 : rows * (A * width + (d_in + 15) / 16 * 16);
+  }
+
+  Parameters<R> parameters_in(R* memory) const {
+    R *b = memory + size_w(), *u = b + size_b();
+    return {memory, b, u, u + size_u()};
+  }
+
+  void clear(R* record, int slot, int slots) const {
+    for (int64_t g = 0; g < groups; ++g)
+      memset(record + (g * slots + slot) * span, 0, span * sizeof(R));
+  }
+  // sums, a record of one slot, += the first slot of a record
+  void add_first(R* sums, const R* record, int slots) const {
+    for (int64_t g = 0; g < groups; ++g, sums += span, record += slots * span)
+      for (int64_t v = 0; v < span; v += LANES<R>)
+        ::store(sums + v, ::load(sums + v) + ::load(record + v));
+  }
+  // dW += delta x^T over some steps
+  void gather_input(int64_t steps, const R* x, int64_t x_step, const R* delta, R* dw) const {
+    for (int64_t g = 0; g < groups; ++g)
+      add_product<R>(d_in, G * span, steps, x, 1, x_step, delta + (g * A + input) * span,
+                     A * width, dw + g * d_in * G * span, G * span);
+  }
+  // dx (d_in,) += W^T delta
+  void add_input_gradient(const R* delta, R* dx) const {
+    for (int64_t i = 0; i < d_in; ++i) {
+      Vec<R> total{};
+      for (int64_t g = 0; g < groups; ++g) {
+        const R *w = p.w + (g * d_in + i) * G * span, *d = delta + (g * A + input) * span;
+        for (int64_t v = 0; v < G * span; v += LANES<R>) total += ::load(w + v) * ::load(d + v);
+      }
+      dx[i] += sum<R>(total);
+    }
+  }
+};
+
+// ------------------------------------------------------------------- lanes are blocks
+
+// DS vectors with the units in order, to DS vectors of one component each; DS = 2^n
+template <class R, int DS, int... l>
+INLINE void split(Vec<R>* v, std::integer_sequence<int, l...> order) {
+  for (int n = DS; n > 1; n /= 2) {
+    Vec<R> w[DS];
+    for (int i = 0; i < DS / 2; ++i) {
+      w[i] = v[2 * i], w[i + DS / 2] = v[2 * i + 1];
+      unzip(w[i], w[i + DS / 2], order);
+    }
+    for (int i = 0; i < DS; ++i) v[i] = w[i];
+  }
+}
+template <class R, int DS, int... l>
+INLINE void join(Vec<R>* v, std::integer_sequence<int, l...> order) {
+  for (int n = DS; n > 1; n /= 2) {
+    Vec<R> w[DS];
+    for (int i = 0; i < DS / 2; ++i) {
+      w[2 * i] = v[i], w[2 * i + 1] = v[i + DS / 2];
+      zip(w[2 * i], w[2 * i + 1], order);
+    }
+    for (int i = 0; i < DS; ++i) v[i] = w[i];
+  }
+}
+
+template <class R, int DS>
+struct BlockRows {
+  static constexpr int L = LANES<R>;
+  static constexpr bool SHUFFLE = !(DS & (DS - 1));
+  using Order = std::make_integer_sequence<int, L>;
+
+  static void load_row(const Plan<R>& z, const R* units, R* record, int slot, int slots) {
+    record += slot * DS * L;
+    for (int64_t g = 0; g < z.groups; ++g, record += slots * DS * L) {
+      const int64_t blocks = z.K - g * L < L ? z.K - g * L : L;
+      if (SHUFFLE && z.d_s == DS && blocks == L) {
+        Vec<R> v[DS];
+        for (int c = 0; c < DS; ++c) v[c] = load(units + (g * DS + c) * L);
+        split<R, DS>(v, Order{});
+        for (int c = 0; c < DS; ++c) store(record + c * L, v[c]);
+      } else {
+        for (int c = 0; c < DS; ++c) store(record + c * L, Vec<R>{});
+        for (int64_t k = 0; k < blocks; ++k)
+          for (int64_t c = 0; c < z.d_s; ++c)
+            record[c * L + k] = units[(g * L + k) * z.d_s + c];
+      }
+    }
+  }
+
+  static void store_row(const Plan<R>& z, R* units, const R* record, int slot, int slots) {
+    record += slot * DS * L;
+    for (int64_t g = 0; g < z.groups; ++g, record += slots * DS * L) {
+      const int64_t blocks = z.K - g * L < L ? z.K - g * L : L;
+      if (SHUFFLE && z.d_s == DS && blocks == L) {
+        Vec<R> v[DS];
+        for (int c = 0; c < DS; ++c) v[c] = load(record + c * L);
+        join<R, DS>(v, Order{});
+        for (int c = 0; c < DS; ++c) store(units + (g * DS + c) * L, v[c]);
+      } else {
+        for (int64_t k = 0; k < blocks; ++k)
+          for (int64_t c = 0; c < z.d_s; ++c)
+            units[(g * L + k) * z.d_s + c] = record[c * L + k];
+      }
+    }
+  }
+
+  static void gather(const Plan<R>& z, int64_t steps, const R* records, const R* delta,
+                     const Parameters<R>& grad) {
+    for (int64_t g = 0; g < z.groups; ++g)
+      for (int q = 0; q < z.A; ++q) {
+        int gate = 0;
+        while (gate < z.REC && z.target[gate] != q) ++gate;
+        // what the recurrent product read: the state before, or r o h of the step itself
+        const R* read = records + g * z.B * DS * L;
+        if (z.reset_state && gate == z.REC - 1) read += z.B * z.width + z.reset_state * DS * L;
+        const R* d = delta + (g * z.A + q) * DS * L;
+        R* db = grad.b + (g * z.A + q) * DS * L;
+        R* du = grad.u + (g * z.REC + gate) * DS * DS * L;
+        for (int c = 0; c < DS; ++c)
+          if (gate < z.REC)
+            gather_unit<true>(z, steps, d + c * L, read, db + c * L, du + c * DS * L);
+          else
+            gather_unit<false>(z, steps, d + c * L, read, db + c * L, nullptr);
+      }
+  }
+
+  template <bool RECURRENT>
+  INLINE void gather_unit(const Plan<R>& z, int64_t steps, const R* d, const R* read, R* db,
+                          R* du) {
+    Vec<R> sum_b{}, sum_u[DS] = {};
+    for (int64_t s = 0; s < steps; ++s, d += z.A * z.width, read += z.B * z.width) {
+      Vec<R> one = load(d);
+      sum_b += one;
+      for (int j = 0; RECURRENT && j < DS; ++j) sum_u[j] += one * load(read + j * L);
+    }
+    store(db, load(db) + sum_b);
+    for (int j = 0; RECURRENT && j < DS; ++j) store(du + j * L, load(du + j * L) + sum_u[j]);
+  }
+};
+
+template <class R, class C, int DS>
+struct BlockLanes {
+  static constexpr int L = LANES<R>, A = C::A, G = C::G, REC = C::REC, S = C::S;
+  static constexpr int B = C::S + C::SAVED;
+  // components worked on together: they share the loads of x, and fit the registers
+  static constexpr int SHARE = C::RESET_BEFORE ? DS : DS * A <= 8 ? DS : A <= 2 ? 4 : 2;
+  static constexpr int PART = DS % SHARE ? 1 : SHARE;
+
+  template <bool SAVE>
+  static void step(const Plan<R>& z, int rows, const Input<R>* in, const R* before, R* after,
+                   int64_t stride, R*) {
+    for (int r = 0; r < rows; ++r)
+      for (int64_t g = 0; g < z.groups; ++g)
+        step_group<SAVE>(in[r].pre + g * A * DS * L, in[r].x, z.d_in,
+                         z.p.w + g * z.d_in * G * DS * L, z.p.u + g * REC * DS * DS * L,
+                         before + r * stride + g * B * DS * L,
+                         after + r * stride + g * B * DS * L);
+  }
+
+  template <bool SAVE>
+  INLINE void step_group(const R* pre, const R* x, int64_t d_in, const R* w, const R* u,
+                         const R* before, R* after) {
+    Vec<R> h[DS], rh[C::RESET_BEFORE ? DS : 1];
+    for (int c = 0; c < DS; ++c) h[c] = load(before + c * L);
+    for (int part = 0; part < DS; part += PART) {
+      Vec<R> a[A][PART], saved[PART][C::SAVED + 1];
+      for (int q = 0; q < A; ++q)
+        for (int c = 0; c < PART; ++c) a[q][c] = load(pre + (q * DS + part + c) * L);
+      const R* wi = w + part * L;
+      for (int64_t i = 0; i < d_in; ++i, wi += G * DS * L)
+        for (int q = 0; q < G; ++q)
+          for (int c = 0; c < PART; ++c)
+            a[C::INPUT + q][c] += x[i] * load(wi + (q * DS + c) * L);
+      for (int q = 0; q < REC; ++q) {
+        const bool reset = C::RESET_BEFORE && q == REC - 1;
+        if constexpr (C::RESET_BEFORE)
+          for (int c = 0; reset && c < DS; ++c) {
+            C::template reset<R>(a[0][c], h[c], saved[c]);
+            rh[c] = saved[c][C::RESET_STATE];
+          }
+        const Vec<R>* read = reset ? rh : h;
+        for (int c = 0; c < PART; ++c)
+          for (int j = 0; j < DS; ++j)
+            a[C::TARGET[q]][c] += load(u + ((q * DS + part + c) * DS + j) * L) * read[j];
+      }
+      for (int c = 0; c < PART; ++c) {
+        Vec<R> one[A], s[S];
+        for (int q = 0; q < A; ++q) one[q] = a[q][c];
+        s[0] = h[part + c];
+        for (int i = 1; i < S; ++i) s[i] = load(before + (i * DS + part + c) * L);
+        C::template forward<R>(one, s, saved[c]);
+        for (int i = 0; i < S; ++i) store(after + (i * DS + part + c) * L, s[i]);
+        for (int i = 0; SAVE && i < C::SAVED; ++i)
+          store(after + ((S + i) * DS + part + c) * L, saved[c][i]);
+      }
+    }
+  }
+
+  static void back(const Plan<R>& z, int rows, const R* before, const R* now, int64_t stride,
+                   const R* const* dh, R* e, R* delta, int64_t delta_stride, R*) {
+    for (int r = 0; r < rows; ++r)
+      for (int64_t g = 0; g < z.groups; ++g)
+        back_group(z.p.u + g * REC * DS * DS * L, before + r * stride + g * B * DS * L,
+                   now + r * stride + g * B * DS * L, dh[r] ? dh[r] + g * DS * L : nullptr,
+                   e + (r * z.groups + g) * S * DS * L,
+                   delta + r * delta_stride + g * A * DS * L);
+  }
+
+  INLINE void back_group(const R* u, const R* before, const R* now, const R* dh, R* e,
+                         R* delta) {
+    Vec<R> de[DS], d[A][DS];
+    for (int c = 0; c < DS; ++c) {
+      Vec<R> one[S], s[S], was[S], saved[C::SAVED + 1], out[A] = {};
+      for (int i = 0; i < S; ++i) one[i] = load(e + (i * DS + c) * L);
+      if (dh) one[0] += load(dh + c * L);
+      for (int i = 0; i < S; ++i) s[i] = load(now + (i * DS + c) * L);
+      for (int i = 0; i < S; ++i) was[i] = load(before + (i * DS + c) * L);
+      for (int i = 0; i < C::SAVED; ++i) saved[i] = load(now + ((S + i) * DS + c) * L);
+      C::template backward<R>(one, s, saved, was, out);
+      de[c] = one[0];
+      for (int i = 1; i < S; ++i) store(e + (i * DS + c) * L, one[i]);
+      for (int q = 0; q < A; ++q) d[q][c] = out[q];
+    }
+    if constexpr (C::RESET_BEFORE) {
+      Vec<R> drh[DS] = {};
+      add_back(u + (REC - 1) * DS * DS * L, d[C::TARGET[REC - 1]], drh);
+      for (int c = 0; c < DS; ++c) {
+        Vec<R> saved[1] = {load(now + (S * DS + c) * L)};
+        C::template backward_reset<R>(drh[c], &de[c], saved, load(before + c * L), &d[0][c]);
+      }
+    }
+    for (int q = 0; q < REC - C::RESET_BEFORE; ++q)
+      add_back(u + q * DS * DS * L, d[C::TARGET[q]], de);
+    for (int c = 0; c < DS; ++c) store(e + c * L, de[c]);
+    for (int q = 0; q < A; ++q)
+      for (int c = 0; c < DS; ++c) store(delta + (q * DS + c) * L, d[q][c]);
+  }
+
+  // de += U^T d
+  INLINE void add_back(const R* u, const Vec<R>* d, Vec<R>* de) {
+    for (int c = 0; c < DS; ++c)
+      for (int j = 0; j < DS; ++j) de[j] += load(u + (c * DS + j) * L) * d[c];
+  }
+};
+
+// -------------------------------------------------------------------- lanes are units
+
+template <class R>
+struct UnitRows {
+  static void load_row(const Plan<R>& z, const R* units, R* record, int slot, int) {
+    record += slot * z.width;
+    for (int64_t k = 0; k < z.K; ++k, units += z.d_s, record += z.DS) {
+      memcpy(record, units, z.d_s * sizeof(R));
+      memset(record + z.d_s, 0, (z.DS - z.d_s) * sizeof(R));
+    }
+  }
+  static void store_row(const Plan<R>& z, R* units, const R* record, int slot, int) {
+    record += slot * z.width;
+    for (int64_t k = 0; k < z.K; ++k, units += z.d_s, record += z.DS)
+      memcpy(units, record, z.d_s * sizeof(R));
+  }
+
+  // to += from M, for the blocks M of gate q
+  static void add_recurrent(const Plan<R>& z, int rows, const R* u, int q, const R* from,
+                            int64_t from_stride, R* to, int64_t to_stride) {
+    for (int64_t k = 0; k < z.K; ++k)
+      add_product<R>(rows, z.DS, z.d_s, from + k * z.DS, from_stride, 1,
+                     u + z.at_u(q, k, 0, 0), z.DS, to + k * z.DS, to_stride);
+  }
+
+  static void gather(const Plan<R>& z, int64_t steps, const R* records, const R* delta,
+                     const Parameters<R>& grad) {
+    for (int64_t v = 0; v < z.A * z.width; v += LANES<R>) {
+      Vec<R> total = load(grad.b + v);
+      for (int64_t s = 0; s < steps; ++s) total += load(delta + s * z.A * z.width + v);
+      store(grad.b + v, total);
+    }
+    for (int q = 0; q < z.REC; ++q) {
+      const R* read = records;
+      if (z.reset_state && q == z.REC - 1) read += (z.B + z.reset_state) * z.width;
+      for (int64_t k = 0; k < z.K; ++k)
+        add_product<R>(z.d_s, z.DS, steps, read + k * z.DS, 1, z.B * z.width,
+                       delta + z.target[q] * z.width + k * z.DS, z.A * z.width,
+                       grad.u + z.at_u(q, k, 0, 0), z.DS);
+    }
+  }
+};
+
+// Rows run side by side, because they share the loads of the recurrent matrix.
+template <class R, class C>
+struct UnitLanes : UnitRows<R> {
+  static constexpr int L = LANES<R>, A = C::A, REC = C::REC, S = C::S;
+  using UnitRows<R>::add_recurrent;
+
+  template <bool SAVE>
+  static void step(const Plan<R>& z, int rows, const Input<R>* in, const R* before, R* after,
+                   int64_t stride, R* scratch) {
+    const int64_t width = z.width;
+    R *a = scratch, *x = scratch + z.rows * A * width;
+    for (int r = 0; r < rows; ++r) {
+      memcpy(a + r * A * width, in[r].pre, A * width * sizeof(R));
+      memcpy(x + r * z.d_in, in[r].x, z.d_in * sizeof(R));
+    }
+    add_product<R>(rows, C::G * width, z.d_in, x, z.d_in, 1, z.p.w, C::G * width,
+                   a + C::INPUT * width, A * width);
+    for (int q = 0; q < REC - C::RESET_BEFORE; ++q)
+      add_recurrent(z, rows, z.p.u, q, before, stride, a + C::TARGET[q] * width, A * width);
+    if constexpr (C::RESET_BEFORE) {
+      for (int r = 0; r < rows; ++r)
+        for (int64_t v = 0; v < width; v += L) {
+          Vec<R> saved[2];
+          C::template reset<R>(load(a + r * A * width + v), load(before + r * stride + v), saved);
+          for (int i = 0; i < 2; ++i) store(after + r * stride + (S + i) * width + v, saved[i]);
+        }
+      add_recurrent(z, rows, z.p.u, REC - 1, after + (S + C::RESET_STATE) * width, stride,
+                    a + C::TARGET[REC - 1] * width, A * width);
+    }
+    for (int r = 0; r < rows; ++r)
+      for (int64_t v = 0; v < width; v += L)
+        step_units<SAVE>(width, a + r * A * width + v, before + r * stride + v,
+                         after + r * stride + v);
+  }
+
+  template <bool SAVE>
+  INLINE void step_units(int64_t width, const R* pre, const R* before, R* after) {
+    Vec<R> a[A], s[S], saved[C::SAVED + 1];
+    for (int q = 0; q < A; ++q) a[q] = load(pre + q * width);
+    for (int i = 0; i < S; ++i) s[i] = load(before + i * width);
+    for (int i = 0; C::RESET_BEFORE && i < 2; ++i) saved[i] = load(after + (S + i) * width);
+    C::template forward<R>(a, s, saved);
+    for (int i = 0; i < S; ++i) store(after + i * width, s[i]);
+    for (int i = 0; SAVE && i < C::SAVED; ++i) store(after + (S + i) * width, saved[i]);
+  }
+
+  static void back(const Plan<R>& z, int rows, const R* before, const R* now, int64_t stride,
+                   const R* const* dh, R* e, R* delta, int64_t delta_stride, R* scratch) {
+    const int64_t width = z.width;
+    for (int r = 0; r < rows; ++r)
+      for (int64_t v = 0; v < width; v += L)
+        back_units(width, before + r * stride + v, now + r * stride + v,
+                   dh[r] ? dh[r] + v : nullptr, e + r * S * width + v,
+                   delta + r * delta_stride + v);
+    if constexpr (C::RESET_BEFORE) {
+      memset(scratch, 0, rows * width * sizeof(R));
+      add_recurrent(z, rows, z.p.ut, REC - 1, delta + C::TARGET[REC - 1] * width, delta_stride,
+                    scratch, width);
+      for (int r = 0; r < rows; ++r)
+        for (int64_t v = 0; v < width; v += L) {
+          Vec<R> saved[1] = {load(now + r * stride + S * width + v)}, out[A] = {};
+          Vec<R> de = load(e + r * S * width + v);
+          C::template backward_reset<R>(load(scratch + r * width + v), &de, saved,
+                                        load(before + r * stride + v), out);
+          store(e + r * S * width + v, de);
+          store(delta + r * delta_stride + v, out[0]);
+        }
+    }
+    for (int q = 0; q < REC - C::RESET_BEFORE; ++q)
+      add_recurrent(z, rows, z.p.ut, q, delta + C::TARGET[q] * width, delta_stride, e, S * width);
+  }
+
+  INLINE void back_units(int64_t width, const R* before, const R* now, const R* dh, R* e,
+                         R* delta) {
+    Vec<R> one[S], s[S], was[S], saved[C::SAVED + 1], out[A] = {};
+    for (int i = 0; i < S; ++i) one[i] = load(e + i * width);
+    if (dh) one[0] += load(dh);
+    for (int i = 0; i < S; ++i) s[i] = load(now + i * width);
+    for (int i = 0; i < S; ++i) was[i] = load(before + i * width);
+    for (int i = 0; i < C::SAVED; ++i) saved[i] = load(now + (S + i) * width);
+    C::template backward<R>(one, s, saved, was, out);
+    for (int i = 0; i < S; ++i) store(e + i * width, one[i]);
+    for (int q = 0; q < A; ++q) store(delta + q * width, out[q]);
+  }
+};
+
+// ---------------------------------------------------------------------- the plan of a layer
+
+template <class R, class C, int DS>
+void put_blocks_in_lanes(Plan<R>& z) {
+  using Loops = BlockLanes<R, C, DS>;
+  z.blocks_in_lanes = true;
+  z.DS = DS;
+  z.span = DS * LANES<R>;
+  z.groups = (z.K + LANES<R> - 1) / LANES<R>;
+  const int64_t vectors = z.groups * DS;  // 16 of them hide the latency of each
+  z.rows = vectors >= 16 ? 1 : vectors >= 8 ? 2 : vectors >= 4 ? 4 : 8;
+  z.step = Loops::template step<false>;
+  z.step_and_save = Loops::template step<true>;
+  z.back = Loops::back;
+  z.gather_recurrent = BlockRows<R, DS>::gather;
+  z.load = BlockRows<R, DS>::load_row;
+  z.store = BlockRows<R, DS>::store_row;
+}
+
+template <class R, class C>
+void put_units_in_lanes(Plan<R>& z) {
+  using Loops = UnitLanes<R, C>;
+  z.blocks_in_lanes = false;
+  z.DS = (z.d_s + LANES<R> - 1) / LANES<R> * LANES<R>;
+  z.span = z.K * z.DS;
+  z.groups = 1;
+  z.rows = MAX_ROWS;
+  z.step = Loops::template step<false>;
+  z.step_and_save = Loops::template step<true>;
+  z.back = Loops::back;
+  z.gather_recurrent = Loops::gather;
+  z.load = Loops::load_row;
+  z.store = Loops::store_row;
+}
+
+template <class R, class C>
+void plan_cell(Plan<R>& z) {
+  z.A = C::A, z.G = C::G, z.REC = C::REC, z.S = C::S, z.B = C::S + C::SAVED;
+  z.input = C::INPUT, z.target = C::TARGET, z.highway = C::HIGHWAY;
+  z.reset_state = C::RESET_BEFORE ? C::S + C::RESET_STATE : 0;
+  constexpr int64_t L = LANES<R>;
+  const int64_t DS = z.d_s <= 4 ? z.d_s : 8;  // 5 to 7 are padded
+  const int64_t blocks = DS * ((z.K + L - 1) / L), units = z.K * ((z.d_s + L - 1) / L);
+  if (z.d_s > 8 || units < blocks)  // vectors in a slot
+    put_units_in_lanes<R, C>(z);
+  else if (DS == 1)
+    put_blocks_in_lanes<R, C, 1>(z);
+  else if (DS == 2)
+    put_blocks_in_lanes<R, C, 2>(z);
+  else if (DS == 3)
+    put_blocks_in_lanes<R, C, 3>(z);
+  else if (DS == 4)
+    put_blocks_in_lanes<R, C, 4>(z);
+  else
+    put_blocks_in_lanes<R, C, 8>(z);
+  z.width = z.groups * z.span;
+}
+
+// false: there is no such cell
+template <class R>
+bool make_plan(const Scan& scan, Plan<R>& z) {
+  z.K = scan.K, z.d_s = scan.d_s, z.d_in = scan.p ? 0 : scan.d_in;
+  switch (scan.cell) {
+    case RNN_TANH: plan_cell<R, Rnn<Tanh>>(z); break;
+    case RNN_RELU: plan_cell<R, Rnn<Relu>>(z); break;
+    case RNN_SIGMOID: plan_cell<R, Rnn<Sigmoid>>(z); break;
+    case RNN_IDENTITY: plan_cell<R, Rnn<Identity>>(z); break;
+    case LSTM: plan_cell<R, Lstm>(z); break;
+    case GRU_AFTER: plan_cell<R, GruAfter>(z); break;
+    case GRU_BEFORE: plan_cell<R, GruBefore>(z); break;
+    case LRU_TANH: plan_cell<R, LruTanh>(z); break;
+    case LRU_HIGHWAY: plan_cell<R, LruHighway>(z); break;
+    default: return false;
+  }
+  return true;
+}
+
+// -------------------------------------------------------------------- a layer and its run
+
+// lay.A row of the batch. Step s of its run is step `time(s)` of its sequence.
+struct Row {
+  int64_t n, steps, first, direction;
+  int64_t time(int64_t s) const { return first + s * direction; }
+};
+
+template <class R>
+struct Layer {
+  const Scan& z;
+  const int64_t d, d_in, n_chunks;
+  Plan<R> lay;
+
+  explicit Layer(const Scan& scan)
+      : z(scan), d(scan.K * scan.d_s), d_in(scan.d_in),
+        n_chunks((scan.T + scan.chunk - 1) / scan.chunk) {}
+
+  // ---- parameters in the kernel's order
+
+  // f(place in the packed array, place in the array of the ops)
+  template <class F>
+  void for_weight_x(F f) const {
+    for (int g = 0; g < lay.G; ++g)
+      for (int64_t k = 0; k < z.K; ++k)
+        for (int64_t c = 0; c < z.d_s; ++c)
+          for (int64_t i = 0; i < lay.d_in; ++i)
+            f(lay.at_w(i, g, k, c), ((g * z.K + k) * z.d_s + c) * d_in + i);
+  }
+  template <class F>
+  void for_weight_h(F f) const {
+    for (int q = 0; q < lay.REC; ++q)
+      for (int64_t k = 0; k < z.K; ++k)
+        for (int64_t c = 0; c < z.d_s; ++c)
+          for (int64_t j = 0; j < z.d_s; ++j)
+            f(lay.at_u(q, k, c, j), lay.at_ut(q, k, c, j),
+              ((q * z.K + k) * z.d_s + c) * z.d_s + j);
+  }
+
+  void pack(R* memory) {
+    const Parameters<R> p = lay.p = lay.parameters_in(memory);
+    memset(memory, 0, lay.size_parameters() * sizeof(R));
+    const R *wx = (const R*)z.weight_x, *wh = (const R*)z.weight_h;
+    for_weight_x([&](int64_t ours, int64_t theirs) { p.w[ours] = wx[theirs]; });
+    for_weight_h([&](int64_t ours, int64_t transposed, int64_t theirs) {
+      p.u[ours] = wh[theirs];
+      if (lay.size_ut()) p.ut[transposed] = wh[theirs];
+    });
+    for (int g = 0; g < lay.G && !z.p; ++g)
+      lay.load(lay, (const R*)z.bias + g * d, p.b, lay.input + g, lay.A);
+    if (lay.A > lay.input + lay.G && z.bias_q) lay.load(lay, (const R*)z.bias_q, p.b, lay.A - 1, lay.A);
+  }
+
+  void unpack(const Parameters<R>& grad) const {
+    R *wx = (R*)z.dweight_x, *wh = (R*)z.dweight_h;
+    if (wx) for_weight_x([&](int64_t ours, int64_t theirs) { wx[theirs] = grad.w[ours]; });
+    if (wh)
+      for_weight_h([&](int64_t ours, int64_t, int64_t theirs) { wh[theirs] = grad.u[ours]; });
+    for (int g = 0; g < lay.G && z.dbias; ++g)
+      lay.store(lay, (R*)z.dbias + g * d, grad.b, lay.input + g, lay.A);
+    if (z.dbias_q) lay.store(lay, (R*)z.dbias_q, grad.b, lay.A - 1, lay.A);
+  }
+
+  // ---- what a thread works with
+
+  struct Work {
+    Row rows[MAX_ROWS];
+    R *pre, *scratch, *record, *delta, *e, *dh, *mean;
+  };
+
+  // numbers, the parts in the order of `work_in`
+  int64_t size_work(bool backward) const {
+    const int64_t steps = backward ? z.chunk : 0, rows = lay.rows;
+    return rows * lay.width * (lay.A + (steps + 1) * lay.B + steps * lay.A + lay.S + 2) + lay.size_scratch();
+  }
+
+  Work work_in(R* memory, bool backward) const {
+    const int64_t steps = backward ? z.chunk : 0, n = lay.rows * lay.width;
+    Work w;
+    w.record = memory;
+    w.delta = w.record + n * (steps + 1) * lay.B;
+    w.pre = w.delta + n * steps * lay.A;
+    w.e = w.pre + n * lay.A;
+    w.dh = w.e + n * lay.S;
+    w.mean = w.dh + n;
+    w.scratch = w.mean + n;
+    return w;
+  }
+
+  // ---- a tile: a few rows, longest first
+
+  int64_t tiles() const { return (z.N + lay.rows - 1) / lay.rows; }
+
+  int open_tile(int64_t tile, const int64_t* order, Work& w) const {
+    const int64_t at_once = lay.rows, start = tile * at_once;
+    const int rows = int(z.N - start < at_once ? z.N - start : at_once);
+    for (int r = 0; r < rows; ++r) {
+      const int64_t n = order ? order[start + r] : start + r;
+      const int64_t steps = z.lengths ? z.lengths[n] : z.T;
+      w.rows[r] = {n, steps, n * z.T + (z.reverse ? steps - 1 : 0), z.reverse ? -1 : 1};
+      // where the inputs go is the same at every step: the bias stays
+      memcpy(w.pre + r * lay.A * lay.width, lay.p.b, lay.A * lay.width * sizeof(R));
+    }
+    return rows;
+  }
+
+  static int still_running(const Work& w, int rows, int64_t s) {
+    while (rows > 0 && w.rows[rows - 1].steps <= s) --rows;
+    return rows;
+  }
+
+  void input(const Work& w, int r, int64_t s, Input<R>& in) const {
+    const int64_t t = w.rows[r].time(s);
+    const R* x = (const R*)z.x + t * d_in;
+    R* pre = w.pre + r * lay.A * lay.width;
+    for (int g = 0; g < lay.G && z.p; ++g)
+      lay.load(lay, (const R*)z.p + (t * lay.G + g) * d, pre, lay.input + g, lay.A);
+    take_candidate(x, pre);
+    in = {x, pre};
+  }
+  void take_candidate(const R* x, R* pre) const {
+    if (lay.highway) lay.load(lay, x, pre, 0, lay.A);
+  }
+
+  // a record's states from up to lay.S arrays of the ops; null stands for zeros
+  void load_states(const void* const* from, int64_t row, R* record, int slots) const {
+    for (int i = 0; i < lay.S; ++i)
+      if (from[i])
+        lay.load(lay, (const R*)from[i] + row * d, record, i, slots);
+      else
+        lay.clear(record, i, slots);
+  }
+  void store_states(void* const* to, int64_t row, const R* record, int slots) const {
+    for (int i = 0; i < lay.S; ++i)
+      if (to[i]) lay.store(lay, (R*)to[i] + row * d, record, i, slots);
+  }
+
+  void forward_tile(int64_t tile, const int64_t* order, R* memory) const {
+    Work w = work_in(memory, false);
+    const int all = open_tile(tile, order, w);
+    const int64_t stride = lay.B * lay.width;
+    Input<R> in[MAX_ROWS];
+    const void* const first[] = {z.h0, z.c0};
+    for (int r = 0; r < all; ++r) load_states(first, w.rows[r].n, w.record + r * stride, lay.B);
+    if (z.outputs == MEAN) memset(w.mean, 0, all * lay.width * sizeof(R));
+
+    int rows = still_running(w, all, 0);
+    for (int64_t chunk = 0, s = 0; rows; ++chunk) {
+      for (int r = 0; r < rows && z.checkpoints; ++r) store_checkpoint(w, r, chunk);
+      for (; s < (chunk + 1) * z.chunk && (rows = still_running(w, rows, s)); ++s) {
+        for (int r = 0; r < rows; ++r) input(w, r, s, in[r]);
+        lay.step(lay, rows, in, w.record, w.record, stride, w.scratch);
+        for (int r = 0; r < rows; ++r) output(w, r, s);
+      }
+      rows = still_running(w, rows, s);
+    }
+    for (int r = 0; r < all; ++r) close_row(w, r);
+  }
+
+  int64_t checkpoint(int64_t n, int64_t chunk, int i) const {
+    return ((n * n_chunks + chunk) * lay.S + i) * d;
+  }
+  void store_checkpoint(const Work& w, int r, int64_t chunk) const {
+    for (int i = 0; i < lay.S; ++i)
+      lay.store(lay, (R*)z.checkpoints + checkpoint(w.rows[r].n, chunk, i),
+                    w.record + r * lay.B * lay.width, i, lay.B);
+  }
+
+  void output(const Work& w, int r, int64_t s) const {
+    const R* record = w.record + r * lay.B * lay.width;
+    if (z.outputs == ALL)
+      lay.store(lay, (R*)z.h + w.rows[r].time(s) * d, record, 0, lay.B);
+    else if (z.outputs == MEAN)
+      lay.add_first(w.mean + r * lay.width, record, lay.B);
+  }
+
+  void close_row(const Work& w, int r) const {
+    const Row& row = w.rows[r];
+    void* last[] = {z.h_last, z.c_last};
+    store_states(last, row.n, w.record + r * lay.B * lay.width, lay.B);
+    if (z.outputs == ALL)
+      clear_padding(z.h, row, d);
+    else if (z.outputs == MEAN) {
+      R* mean = w.mean + r * lay.width;
+      const R share = R(1) / R(row.steps ? row.steps : 1);
+      for (int64_t v = 0; v < lay.width; ++v) mean[v] *= share;
+      lay.store(lay, (R*)z.h + row.n * d, mean, 0, 1);
+    }
+  }
+
+  void clear_padding(void* array, const Row& row, int64_t numbers) const {
+    if (array)
+      memset((R*)array + (row.n * z.T + row.steps) * numbers, 0,
+             (z.T - row.steps) * numbers * sizeof(R));
+  }
+
+  void backward_tile(int64_t tile, const int64_t* order, R* memory,
+                     const Parameters<R>& grad) const {
+    Work w = work_in(memory, true);
+    const int all = open_tile(tile, order, w);
+    const void* const last[] = {z.dh_last, z.dc_last};
+    for (int r = 0; r < all; ++r) {
+      load_states(last, w.rows[r].n, w.e + r * lay.S * lay.width, lay.S);
+      if (z.outputs == MEAN && z.dh) load_mean(w, r);
+      clear_padding(z.dx, w.rows[r], d_in);
+      clear_padding(z.dp, w.rows[r], lay.G * d);
+    }
+    const int64_t longest = all ? w.rows[0].steps : 0;
+    for (int64_t chunk = (longest + z.chunk - 1) / z.chunk - 1; chunk >= 0; --chunk) {
+      const int64_t start = chunk * z.chunk;
+      const int rows = still_running(w, all, start);
+      replay(w, rows, chunk);
+      descend(w, rows, start);
+      for (int r = 0; r < rows; ++r) finish(w, r, start, grad);
+    }
+    void* first[] = {z.dh0, z.dc0};
+    for (int r = 0; r < all; ++r) store_states(first, w.rows[r].n, w.e + r * lay.S * lay.width, lay.S);
+  }
+
+  void load_mean(Work& w, int r) const {
+    R* dh = w.mean + r * lay.width;
+    const int64_t steps = w.rows[r].steps;
+    lay.load(lay, (const R*)z.dh + w.rows[r].n * d, dh, 0, 1);
+    for (int64_t v = 0; v < lay.width; ++v) dh[v] *= R(1) / R(steps ? steps : 1);
+  }
+
+  int64_t steps_in_chunk(const Row& row, int64_t start) const {
+    return row.steps - start < z.chunk ? row.steps - start : z.chunk;
+  }
+  R* record(const Work& w, int r, int64_t s) const {
+    return w.record + (r * (z.chunk + 1) + s) * lay.B * lay.width;
+  }
+  R* delta(const Work& w, int r, int64_t s) const {
+    return w.delta + (r * z.chunk + s) * lay.A * lay.width;
+  }
+
+  // the chunk forward again, from its checkpoint, keeping what backward needs
+  void replay(Work& w, int rows, int64_t chunk) const {
+    const R* from = (const R*)z.checkpoints;
+    for (int r = 0; r < rows; ++r)
+      for (int i = 0; i < lay.S; ++i)
+        lay.load(lay, from + checkpoint(w.rows[r].n, chunk, i), record(w, r, 0), i, lay.B);
+    Input<R> in[MAX_ROWS];
+    for (int64_t s = 0; s < z.chunk; ++s) {
+      rows = still_running(w, rows, chunk * z.chunk + s);
+      for (int r = 0; r < rows; ++r) input(w, r, chunk * z.chunk + s, in[r]);
+      if (!rows) break;
+      lay.step_and_save(lay, rows, in, record(w, 0, s), record(w, 0, s + 1),
+                              (z.chunk + 1) * lay.B * lay.width, w.scratch);
+    }
+  }
+
+  void descend(Work& w, int all, int64_t start) const {
+    const R* dh[MAX_ROWS];
+    for (int64_t s = steps_in_chunk(w.rows[0], start) - 1; s >= 0; --s) {
+      const int rows = still_running(w, all, start + s);
+      for (int r = 0; r < rows; ++r) dh[r] = gradient(w, r, start + s);
+      lay.back(lay, rows, record(w, 0, s), record(w, 0, s + 1), (z.chunk + 1) * lay.B * lay.width,
+               dh, w.e, delta(w, 0, s), z.chunk * lay.A * lay.width, w.scratch);
+    }
+  }
+
+  // of the loss by the output at step s; null: there is none
+  const R* gradient(const Work& w, int r, int64_t s) const {
+    if (!z.dh || z.outputs == LAST) return nullptr;
+    if (z.outputs == MEAN) return w.mean + r * lay.width;
+    R* dh = w.dh + r * lay.width;
+    lay.load(lay, (const R*)z.dh + w.rows[r].time(s) * d, dh, 0, 1);
+    return dh;
+  }
+
+  // parameters and inputs, from the deltas of a chunk
+  void finish(Work& w, int r, int64_t start, const Parameters<R>& grad) const {
+    const Row& row = w.rows[r];
+    const int64_t steps = steps_in_chunk(row, start);
+    const R* x = z.p ? nullptr : (const R*)z.x + row.time(start) * d_in;
+    lay.gather_recurrent(lay, steps, record(w, r, 0), delta(w, r, 0), grad);
+    if (x) lay.gather_input(steps, x, row.direction * d_in, delta(w, r, 0), grad.w);
+    if (!z.dx && !z.dp) return;
+    for (int64_t s = 0; s < steps; ++s) {
+      const R* one = delta(w, r, s);
+      const int64_t t = row.time(start + s);
+      for (int g = 0; g < lay.G && z.dp; ++g)
+        lay.store(lay, (R*)z.dp + (t * lay.G + g) * d, one, lay.input + g, lay.A);
+      if (!z.dx) continue;
+      R* dx = (R*)z.dx + t * d_in;
+      if (lay.highway)
+        lay.store(lay, dx, one, 0, lay.A);
+      else
+        memset(dx, 0, d_in * sizeof(R));
+      lay.add_input_gradient(one, dx);
+    }
+  }
+};
+
+// ----------------------------------------------------------------------------- threads
+
+// Vanishing gradients pass through denormal numbers, which are many times slower: for the
+// duration of a call they count as zero.
+class FlushToZero {
+#if defined(__x86_64__)
+  unsigned before = __builtin_ia32_stmxcsr();
+
+ public:
+  FlushToZero() { __builtin_ia32_ldmxcsr(before | 0x8040); }
+  ~FlushToZero() { __builtin_ia32_ldmxcsr(before); }
+#elif defined(__aarch64__)
+  uint64_t before;
+
+ public:
+  FlushToZero() {
+    asm volatile("mrs %0, fpcr" : "=r"(before));
+    asm volatile("msr fpcr, %0" ::"r"(before | uint64_t(1) << 24));
+  }
+  ~FlushToZero() { asm volatile("msr fpcr, %0" ::"r"(before)); }
+#endif
+};
+
+void* allocate(size_t bytes) {
+  void* memory = nullptr;
+  return posix_memalign(&memory, 64, bytes ? bytes : 64) ? nullptr : memory;
+}
+
+struct Memory {
+  void* start;
+  explicit Memory(size_t bytes) : start(allocate(bytes)) {}
+  Memory(const Memory&) = delete;
+  ~Memory() { free(start); }
+};
+
+template <class F>
+struct Team {
+  F& run;  // run(item, memory)
+  const int64_t items;
+  const size_t bytes;
+  int64_t next = 0;
+  int failed = 0;
+
+  static void* work(void* self) {
+    Team& team = *static_cast<Team*>(self);
+    FlushToZero flush;
+    Memory memory(team.bytes);
+    if (!memory.start) {
+      __atomic_store_n(&team.failed, 1, __ATOMIC_RELAXED);
+      return nullptr;
+    }
+    for (int64_t item; (item = __atomic_fetch_add(&team.next, 1, __ATOMIC_RELAXED)) < team.items;)
+      team.run(item, memory.start);
+    return nullptr;
+  }
+};
+
+// Run all items, each once and by any thread; memory is the thread's own. Threads live as
+// long as the call, so that a process can fork between calls.
+template <class F>
+int64_t in_parallel(int64_t items, int64_t threads, size_t bytes, F run) {
+  constexpr int MOST = 256;
+  Team<F> team{run, items, bytes};
+  pthread_t others[MOST];
+  int started = 0;
+  while (started < MOST && started + 1 < threads && started + 1 < items &&
+         !pthread_create(&others[started], nullptr, Team<F>::work, &team))
+    ++started;
+  Team<F>::work(&team);
+  while (started) pthread_join(others[--started], nullptr);
+  return team.failed ? NO_MEMORY : DONE;
+}
+
+// ------------------------------------------------------------------------------- calls
+
+// Rows by decreasing length: those of a tile end about together. Null: all are equal.
+int64_t* sort_rows(const Scan& z, void* memory) {
+  if (!z.lengths) return nullptr;
+  int64_t* order = static_cast<int64_t*>(memory);
+  for (int64_t n = 0; n < z.N; ++n) order[n] = n;
+  const int64_t* lengths = z.lengths;
+  std::sort(order, order + z.N, [=](int64_t a, int64_t b) {
+    return lengths[a] != lengths[b] ? lengths[a] > lengths[b] : a < b;
+  });
+  return order;
+}
+
+// A thread is worth starting for half a millisecond of work, some 5e6 operations.
+template <class R>
+int64_t threads_for(const Layer<R>& layer, int passes) {
+  const Scan& z = layer.z;
+  double steps = double(z.N) * double(z.T);
+  if (z.lengths) {
+    steps = 0;
+    for (int64_t n = 0; n < z.N; ++n) steps += double(z.lengths[n]);
+  }
+  const double a_step = double(layer.d) * layer.lay.A * (double(layer.lay.d_in + z.d_s) + 15);
+  const double worth = 1 + passes * steps * a_step / 5e6;
+  return worth < double(z.threads) ? int64_t(worth) : z.threads;
+}
+
+struct Forward {
+  template <class R>
+  static int64_t run(const Scan& z, void*) {
+    Layer<R> layer(z);
+    if (!make_plan(z, layer.lay)) return UNKNOWN_CELL;
+    Memory parameters(layer.lay.size_parameters() * sizeof(R)), rows(z.N * sizeof(int64_t));
+    if (!parameters.start || !rows.start) return NO_MEMORY;
+    layer.pack(static_cast<R*>(parameters.start));
+    const int64_t* order = sort_rows(z, rows.start);
+    return in_parallel(layer.tiles(), threads_for(layer, 1), layer.size_work(false) * sizeof(R),
+                       [&](int64_t tile, void* memory) {
+                         layer.forward_tile(tile, order, static_cast<R*>(memory));
+                       });
+  }
+};
+
+// Tiles are dealt to slabs, each with sums of its own, which are added in a fixed order.
+// How many slabs there are depends on sizes alone: so do the gradients, to the last bit,
+// however many threads there are.
+struct Backward {
+  template <class R>
+  static int64_t run(const Scan& z, void*) {
+    constexpr int64_t MOST = 16, MOST_BYTES = int64_t(1) << 25;
+    Layer<R> layer(z);
+    if (!make_plan(z, layer.lay)) return UNKNOWN_CELL;
+    const int64_t size = layer.lay.size_gradients(), fitting = MOST_BYTES / int64_t(size * sizeof(R));
+    int64_t slabs = fitting < 1 ? 1 : fitting < MOST ? fitting : MOST;
+    if (slabs > layer.tiles()) slabs = layer.tiles() ? layer.tiles() : 1;
+    Memory parameters(layer.lay.size_parameters() * sizeof(R)), rows(z.N * sizeof(int64_t));
+    Memory sums(slabs * size * sizeof(R));
+    if (!parameters.start || !rows.start || !sums.start) return NO_MEMORY;
+    layer.pack(static_cast<R*>(parameters.start));
+    const int64_t* order = sort_rows(z, rows.start);
+    R* total = static_cast<R*>(sums.start);
+    memset(total, 0, slabs * size * sizeof(R));
+    const int64_t status = in_parallel(
+        slabs, threads_for(layer, 3), layer.size_work(true) * sizeof(R),
+        [&](int64_t slab, void* memory) {
+          const auto sums = layer.lay.parameters_in(total + slab * size);
+          for (int64_t tile = slab; tile < layer.tiles(); tile += slabs)
+            layer.backward_tile(tile, order, static_cast<R*>(memory), sums);
+        });
+    for (int64_t slab = 1; slab < slabs; ++slab)
+      for (int64_t i = 0; i < size; ++i) total[i] += total[slab * size + i];
+    layer.unpack(layer.lay.parameters_in(total));
+    return status;
+  }
+};
+
+struct Stepper {
+  void (*step)(Stepper&, const void* x, void* h);
+  void (*state)(const Stepper&, void* h, void* c);
+};
+
+template <class R>
+struct StepperOf : Stepper {
+  const Scan z;
+  Layer<R> layer;
+  typename Layer<R>::Work work;
+
+  StepperOf(const Scan& scan, R* memory) : z(scan), layer(z) {
+    make_plan(z, layer.lay);
+    layer.pack(memory);
+    work = layer.work_in(memory + layer.lay.size_parameters(), false);
+    layer.open_tile(0, nullptr, work);
+    const void* first[] = {z.h0, z.c0};
+    layer.load_states(first, 0, work.record, layer.lay.B);
+    Stepper::step = [](Stepper& self, const void* x, void* h) {
+      static_cast<StepperOf&>(self).take(static_cast<const R*>(x), static_cast<R*>(h));
+    };
+    Stepper::state = [](const Stepper& self, void* h, void* c) {
+      const auto& own = static_cast<const StepperOf&>(self);
+      void* to[] = {h, c};
+      own.layer.store_states(to, 0, own.work.record, own.layer.lay.B);
+    };
+  }
+
+  void take(const R* x, R* h) {
+    FlushToZero flush;
+    layer.take_candidate(x, work.pre);
+    const Input<R> in{x, work.pre};
+    layer.lay.step(layer.lay, 1, &in, work.record, work.record, 0, work.scratch);
+    layer.lay.store(layer.lay, h, work.record, 0, layer.lay.B);
+  }
+
+  static constexpr size_t head() { return (sizeof(StepperOf) + 63) / 64 * 64; }
+};
+
+// One row of one step: N = T = 1
+Scan of_a_step(const Scan& z) {
+  Scan one = z;
+  one.N = one.T = one.chunk = 1;
+  one.outputs = LAST;
+  one.reverse = 0;
+  one.p = nullptr;
+  one.lengths = nullptr;
+  return one;
+}
+
+struct StepperBytes {
+  template <class R>
+  static int64_t run(const Scan& z, void*) {
+    Layer<R> layer(z);
+    if (!make_plan(z, layer.lay)) return UNKNOWN_CELL;
+    return StepperOf<R>::head() + (layer.lay.size_parameters() + layer.size_work(false)) * sizeof(R);
+  }
+};
+
+struct StepperInit {
+  template <class R>
+  static int64_t run(const Scan& z, void* memory) {
+    Plan<R> plan;
+    if (!make_plan(z, plan)) return UNKNOWN_CELL;
+    char* numbers = static_cast<char*>(memory) + StepperOf<R>::head();
+    new (memory) StepperOf<R>(z, reinterpret_cast<R*>(numbers));
+    return DONE;
+  }
+};
+
+template <class Call>
+int64_t dispatch(const Scan& z, void* memory) {
+  return z.itemsize == 4 ? Call::template run<float>(z, memory)
+                         : Call::template run<double>(z, memory);
+}
+
+template <class R>
+void tanh_of(const R* x, R* y, int64_t n) {
+  FlushToZero flush;
+  int64_t i = 0;
+  for (; i + LANES<R> <= n; i += LANES<R>) store(y + i, tanh_<R>(load(x + i)));
+  Vec<R> rest{};
+  for (int64_t l = i; l < n; ++l) rest[l - i] = x[l];
+  rest = tanh_<R>(rest);
+  for (int64_t l = i; l < n; ++l) y[l] = rest[l - i];
+}
+
+}  // namespace
+
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 EXPORT int64_t skpararnn_sizeof_scan() { return sizeof(Scan); }
-EXPORT int64_t skpararnn_vector_bytes() { return 16; }
+EXPORT int64_t skpararnn_vector_bytes() { return VECTOR_BYTES; }
 
 // The x86-64 level of this CPU that the library is built for: 4, 3 or 1 (baseline).
-EXPORT int64_t skpararnn_cpu_level() { return 1; }
+EXPORT int64_t skpararnn_cpu_level() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                  __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  const bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl");
+  return v3 && v4 ? 4 : v3 ? 3 : 1;
+#else
+  return 1;
+#endif
+}
 
 // Both return a Status. Arrays that the call fills need not be initialised.
-EXPORT int64_t skpararnn_forward(const Scan*) { return UNKNOWN_CELL; }
-EXPORT int64_t skpararnn_backward(const Scan*) { return UNKNOWN_CELL; }
+EXPORT int64_t skpararnn_forward(const Scan* scan) { return dispatch<Forward>(*scan, nullptr); }
+EXPORT int64_t skpararnn_backward(const Scan* scan) { return dispatch<Backward>(*scan, nullptr); }
 
-// One row, step by step, on memory of the caller's: parameters and state in the kernel's
-// own layout, made from weight_x, weight_h, bias, bias_q, h0 and c0 of a Scan with N = 1.
-EXPORT int64_t skpararnn_stepper_bytes(const Scan*) { return 0; }
-EXPORT int64_t skpararnn_stepper_init(const Scan*, void* stepper) { return UNKNOWN_CELL; }
-EXPORT void skpararnn_stepper_step(void* stepper, const void* x, void* h) {}
-EXPORT void skpararnn_stepper_state(const void* stepper, void* h, void* c) {}
+// One row, step by step, on memory of the caller's (bytes: how much of it, aligned to 64):
+// parameters and state in the kernel's own layout, made from weight_x, weight_h, bias,
+// bias_q, h0 and c0 of a Scan with N = 1. x is (d_in,), h and c are (d,).
+EXPORT int64_t skpararnn_stepper_bytes(const Scan* scan) {
+  return dispatch<StepperBytes>(of_a_step(*scan), nullptr);
+}
+EXPORT int64_t skpararnn_stepper_init(const Scan* scan, void* stepper) {
+  return dispatch<StepperInit>(of_a_step(*scan), stepper);
+}
+EXPORT void skpararnn_stepper_step(void* stepper, const void* x, void* h) {
+  Stepper& self = *static_cast<Stepper*>(stepper);
+  self.step(self, x, h);
+}
+EXPORT void skpararnn_stepper_state(const void* stepper, void* h, void* c) {
+  const Stepper& self = *static_cast<const Stepper*>(stepper);
+  self.state(self, h, c);
+}
 
 // y = tanh(x) for n numbers, as the cells compute it.
-EXPORT void skpararnn_tanh(int64_t itemsize, const void* x, void* y, int64_t n) {}
+EXPORT void skpararnn_tanh(int64_t itemsize, const void* x, void* y, int64_t n) {
+  if (itemsize == 4)
+    tanh_of(static_cast<const float*>(x), static_cast<float*>(y), n);
+  else
+    tanh_of(static_cast<const double*>(x), static_cast<double*>(y), n);
+}
