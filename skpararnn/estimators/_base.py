@@ -274,14 +274,15 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
     def _make_dataset(self, sequences, y, weight, fitted, name="y"):
         from ._data import SequenceDataset
 
+        rows = None
         if weight is not None and not weight.all():
-            kept = np.flatnonzero(weight)
-            if len(kept) == 0:
+            rows = np.flatnonzero(weight)
+            if len(rows) == 0:
                 raise ValueError("the weights of all samples are zero: nothing to fit.")
-            sequences, y, weight = sequences.take(kept), y[kept], weight[kept]
+            y, weight = y[rows], weight[rows]
         if weight is not None and (weight == 1).all():
             weight = None
-        return SequenceDataset(sequences, self._encode(y, fitted, name), weight)
+        return SequenceDataset(sequences, self._encode(y, fitted, name), weight, rows)
 
     def _hold_out(self, dataset, X_val, y_val, fitted):
         """Data to train on, and to validate on or None."""
@@ -350,7 +351,7 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         """Arguments of the net's module."""
         names = ("K", "n_layers", "aggregation", "bidirectional", "dropout")
         module_options, _ = self._split_net_params()
-        longest = int(train_set.sequences.lengths.max())
+        longest = int(train_set.lengths.max())
         return {
             "d_in": train_set.sequences.n_features,
             "d_out": fitted["n_outputs_"],

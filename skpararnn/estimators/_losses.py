@@ -1,4 +1,4 @@
-"""Losses by row, and what else depends on the kind of target."""
+"""Losses, and what else depends on the kind of target."""
 
 import numpy as np
 import torch
@@ -10,9 +10,12 @@ class CrossEntropy(torch.nn.Module):
 
     score_name = "accuracy"
 
-    def forward(self, output, target):
-        """Loss of each row, (N,)."""
-        return torch.nn.functional.cross_entropy(output, target, reduction="none")
+    def forward(self, output, target, weight=None):
+        """Mean over the rows; a row counts by its weight."""
+        if weight is None:
+            return torch.nn.functional.cross_entropy(output, target)
+        losses = torch.nn.functional.cross_entropy(output, target, reduction="none")
+        return _weighted_mean(losses, weight)
 
     def answer(self, output):
         """Class numbers, (N,)."""
@@ -28,9 +31,11 @@ class SquaredError(torch.nn.Module):
 
     score_name = "r2"
 
-    def forward(self, output, target):
-        """Loss of each row, the mean over its outputs, (N,)."""
-        return (output - target).square().mean(dim=1)
+    def forward(self, output, target, weight=None):
+        """Mean over rows and outputs; a row counts by its weight."""
+        if weight is None:
+            return torch.nn.functional.mse_loss(output, target)
+        return _weighted_mean((output - target).square().mean(dim=1), weight)
 
     def answer(self, output):
         """Scaled values as they are."""
@@ -41,3 +46,7 @@ class SquaredError(torch.nn.Module):
         if len(target) < 2:
             return np.nan
         return r2_score(target, output, sample_weight=weight)
+
+
+def _weighted_mean(losses, weight):
+    return (weight * losses).sum() / weight.sum()

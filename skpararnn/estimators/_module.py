@@ -41,9 +41,19 @@ def resolve_device(device):
     return "cpu" if kind == "cpu" else str(device)
 
 
-def copy_weights(module):
-    """Every parameter of a module, detached from it."""
-    return {name: w.detach().clone() for name, w in module.state_dict().items()}
+@torch.no_grad()
+def flat_weights(module):
+    """Copy every parameter of a module, all in one row."""
+    return torch.nn.utils.parameters_to_vector(module.parameters())
+
+
+@torch.no_grad()
+def restore_weights(module, flat):
+    """Set the parameters of a module to a copy that `flat_weights` made."""
+    parameters = list(module.parameters())
+    parts = flat.split([parameter.numel() for parameter in parameters])
+    for parameter, part in zip(parameters, parts, strict=True):
+        parameter.copy_(part.view_as(parameter))
 
 
 def load_weights(module, weights):
@@ -86,4 +96,4 @@ def to_numpy(blocks):
 
 def weights_to_numpy(module):
     """Every parameter of a module as an array of its own."""
-    return {name: w.cpu().numpy() for name, w in copy_weights(module).items()}
+    return {name: w.cpu().numpy().copy() for name, w in module.state_dict().items()}

@@ -8,6 +8,7 @@ import dis
 import functools
 import inspect
 import logging
+import math
 import numbers
 import signal
 import warnings
@@ -17,18 +18,12 @@ import numpy as np
 import skorch
 import torch
 from sklearn.exceptions import ConvergenceWarning
-from skorch.callbacks import (
-    EpochTimer,
-    GradientNormClipping,
-    LRScheduler,
-    PassthroughScoring,
-)
+from skorch.callbacks import Callback, EpochTimer, LRScheduler, PassthroughScoring
 from skorch.helper import predefined_split
-from skorch.utils import to_tensor
 from torch.optim import lr_scheduler
 
 from ._data import BatchIterator
-from ._module import copy_weights, load_weights
+from ._module import flat_weights, restore_weights
 
 logger = logging.getLogger("skpararnn")
 
@@ -60,53 +55,22 @@ class SequenceNet(skorch.NeuralNet):
             ("valid_loss", PassthroughScoring(name="valid_loss")),
         ]
 
-    def infer(self, x, **fit_params):
-        """Apply the module to a batch; weights concern the loss alone."""
-        inputs = {name: value for name, value in x.items() if name != "weight"}
-        return super().infer(inputs, **fit_params)
-
-    def get_loss(self, y_pred, y_true, X=None, training=False):
-        """Weighted mean of the losses of the rows."""
-        losses = self.criterion_(y_pred, to_tensor(y_true, device=self.device))
-        if "weight" not in X:
-            return losses.mean()
-        weight = to_tensor(X["weight"], device=self.device)
-        return (weight * losses).sum() / weight.sum()
-
-    def run_single_epoch(self, iterator, training, prefix, step_fn, **fit_params):
-        """Take a pass over the batches and record it."""
-        if iterator is None:
-            return
-        outputs = []
-        for number, batch in enumerate(iterator):
-            self.notify("on_batch_begin", batch=batch, training=training)
-            step = step_fn(batch, **fit_params)
-            loss = step["loss"].item()
-            if not np.isfinite(loss):
-                raise NonFiniteLoss(f"the {prefix} loss of batch {number} is {loss}")
-            self.history.record_batch(f"{prefix}_loss", loss)
-            self.history.record_batch(f"{prefix}_batch_size", _share(batch[0]))
-            if not training:
-                outputs.append(step["y_pred"])
-            self.notify("on_batch_end", batch=batch, training=training, **step)
-        self.history.record(f"{prefix}_batch_count", number + 1)
-        if outputs:
-            self._record_score(iterator.dataset, torch.cat(outputs))
-
-    def _record_score(self, dataset, output):
-        score = self.criterion_.score(
-            output.cpu().numpy(), dataset.target, dataset.weight
-        )
-        self.history.record(f"valid_{self.criterion_.score_name}", score)
-
-    def predict(self, X):
-        """Class numbers or scaled values; what skorch's scoring callbacks see."""
-        return self.criterion_.answer(super().predict(X))
+    def initialize_callbacks(self):
+        """Make the callbacks, and note which of them listen to which moment."""
+        super().initialize_callbacks()
+        # most wait for the end of an epoch: a batch is too short to call them all
+        self._listeners = {
+            moment: [cb for _, cb in self.callbacks_ if _listens(cb, moment)]
+            for moment in MOMENTS
+        }
+        return self
 
     def notify(self, method_name, **cb_kwargs):
         """Call the callbacks; one that raises KeyboardInterrupt ends the training."""
         try:
-            super().notify(method_name, **cb_kwargs)
+            getattr(self, method_name)(self, **cb_kwargs)
+            for callback in self._listeners[method_name]:
+                getattr(callback, method_name)(self, **cb_kwargs)
         except KeyboardInterrupt as error:
             if _comes_from_a_signal(error):
                 raise
@@ -118,6 +82,110 @@ class SequenceNet(skorch.NeuralNet):
                 f"a callback looks for {error} in the history, but nothing was "
                 "validated: pass X_val and y_val to fit, or set early_stopping=True."
             ) from error
+
+    def run_single_epoch(self, iterator, training, prefix, step_fn, **fit_params):
+        """Take a pass over the batches and record it."""
+        if iterator is None:
+            return
+        self._weights = list(self.get_all_learnable_params())
+        outputs = []
+        for number, batch in enumerate(iterator):
+            self.notify("on_batch_begin", batch=batch, training=training)
+            step = step_fn(batch, **fit_params)
+            loss = step["loss"].item()
+            if not math.isfinite(loss):
+                raise NonFiniteLoss(f"the {prefix} loss of batch {number} is {loss}")
+            record = self.history[-1]["batches"][-1]
+            record |= {f"{prefix}_loss": loss, f"{prefix}_batch_size": _share(batch[0])}
+            if not training:
+                outputs.append(step["y_pred"])
+            self.notify("on_batch_end", batch=batch, training=training, **step)
+        self.history.record(f"{prefix}_batch_count", number + 1)
+        if outputs:
+            self._record_score(iterator.dataset, torch.cat(outputs))
+
+    def train_step(self, batch, **fit_params):
+        """Take one step of the optimizer."""
+        inputs, target = batch
+        steps = []
+
+        def closure():  # some optimizers call it more than once
+            for _, weight in self._weights:
+                weight.grad = None
+            self._set_training(True)
+            output = self.infer(inputs)
+            loss = self.get_loss(output, target, X=inputs, training=True)
+            loss.backward()
+            steps.append({"loss": loss, "y_pred": output})
+            self.notify(
+                "on_grad_computed",
+                named_parameters=self._weights,
+                batch=batch,
+                training=True,
+            )
+            return loss
+
+        self.optimizer_.step(closure)
+        return steps[0]
+
+    def infer(self, x, **fit_params):
+        """Apply the module to a batch; weights concern the loss alone."""
+        inputs = {k: v.to(self.device) for k, v in x.items() if k != "weight"}
+        return self.module_(**inputs, **fit_params)
+
+    def get_loss(self, y_pred, y_true, X=None, training=False):
+        """Weighted mean of the losses of the rows."""
+        weight = X.get("weight")
+        if weight is not None:
+            weight = weight.to(self.device)
+        return self.criterion_(y_pred, y_true.to(self.device), weight)
+
+    def _set_training(self, training=True):
+        # it walks over all modules, which every batch need not do
+        if self.module_.training != training:
+            super()._set_training(training)
+
+    def _record_score(self, dataset, output):
+        score = self.criterion_.score(
+            output.cpu().numpy(), dataset.target, dataset.weight
+        )
+        self.history.record(f"valid_{self.criterion_.score_name}", score)
+
+    def predict(self, X):
+        """Class numbers or scaled values; what skorch's scoring callbacks see."""
+        return self.criterion_.answer(super().predict(X))
+
+
+MOMENTS = [name for name in dir(Callback) if name.startswith("on_")]
+
+
+def _listens(callback, moment):
+    """Whether a callback does anything at a moment."""
+    method = getattr(callback, moment)
+    return getattr(method, "__func__", None) is not getattr(Callback, moment)
+
+
+class GradientClipping(Callback):
+    """Scale the gradient down to a norm that it must not exceed.
+
+    It is what skorch's GradientNormClipping does with fewer calls: the gradients of a
+    net have one type and one device.
+
+    Parameters
+    ----------
+    max_norm : float
+    """
+
+    def __init__(self, max_norm):
+        self.max_norm = max_norm
+
+    def on_grad_computed(self, net, named_parameters, **kwargs):
+        """Scale the gradients in place."""
+        gradients = [w.grad for _, w in named_parameters if w.grad is not None]
+        norms = torch.stack(torch._foreach_norm(gradients))
+        norm = torch.linalg.vector_norm(norms).item()
+        if norm > self.max_norm:
+            torch._foreach_mul_(gradients, self.max_norm / norm)
 
 
 def _share(inputs):
@@ -158,6 +226,11 @@ OPTIMIZERS = {
     "adagrad": torch.optim.Adagrad,
     "sgd": torch.optim.SGD,
 }
+
+# those whose step torch can take in one call, on every device and for every type
+FUSED = (torch.optim.Adam, torch.optim.AdamW)
+# options by which a user asks for another kind of step
+CONFLICTS = {f"optimizer__{kind}" for kind in ("fused", "foreach", "differentiable")}
 
 LR_SCHEDULES = {
     "plateau": lambda max_epochs: {
@@ -248,6 +321,8 @@ def build_net(
     if weight_decay:  # not every optimiser has it
         arguments["optimizer__weight_decay"] = weight_decay
     _check_options(options, arguments)
+    if optimizer in FUSED and not CONFLICTS.intersection(options):
+        arguments["optimizer__fused"] = True
     return SequenceNet(**arguments, **options).initialize()
 
 
@@ -276,7 +351,7 @@ def _check_options(options, arguments):
 def _house_callbacks(grad_clip, lr_schedule, max_epochs, validates):
     callbacks = []
     if grad_clip is not None:
-        callbacks.append(("grad_clip", GradientNormClipping(grad_clip)))
+        callbacks.append(("grad_clip", GradientClipping(grad_clip)))
     if lr_schedule is not None:
         if callable(lr_schedule):
             factor = _checked_factor(lr_schedule)
@@ -305,7 +380,7 @@ def _copy_callbacks(callbacks):
     for callback in callbacks or []:
         one = callback[-1] if isinstance(callback, tuple) else callback
         kind = one if isinstance(one, type) else type(one)
-        if not issubclass(kind, skorch.callbacks.Callback):
+        if not issubclass(kind, Callback):
             raise ValueError(
                 f"callbacks must hold skorch callbacks or (name, callback) pairs, got "
                 f"{callback!r}."
@@ -326,23 +401,30 @@ class Stopping:
         Epochs without an improvement of `tol` before the training ends; None never
         ends it and keeps the last weights.
     tol : float
+
+    Attributes
+    ----------
+    last_weights, best_weights : tensor or None
+        All weights of the net in a row, at the end of the last and of the best epoch.
     """
 
     def __init__(self, n_iter_no_change, tol):
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
+        self.last_weights = None
         self.best_loss = np.inf
         self.best_epoch = None
         self.best_weights = None
         self._to_beat = np.inf
         self._n_stale = 0
 
-    def wants_stop(self, loss, epoch, module):
+    def wants_stop(self, loss, epoch, weights):
         """Take note of an epoch; true if there were too many without progress."""
+        self.last_weights = weights
         if loss < self.best_loss:
             self.best_loss, self.best_epoch = loss, epoch
             if self.n_iter_no_change is not None:
-                self.best_weights = copy_weights(module)
+                self.best_weights = weights
         if loss < self._to_beat - self.tol:
             self._to_beat, self._n_stale = loss, 0
         else:
@@ -377,6 +459,7 @@ def train(net, dataset, *, max_epochs, stopping, hooks, progress):
     """
     with suppress(StopTraining):
         net.notify("on_train_begin", X=dataset, y=None)
+        stopping.last_weights = flat_weights(net.module_)
         with _progress_bar(max_epochs, progress) as show:
             for _ in range(max_epochs):
                 hooks.begin_epoch()
@@ -386,33 +469,40 @@ def train(net, dataset, *, max_epochs, stopping, hooks, progress):
     with suppress(StopTraining):
         net.notify("on_train_end", X=dataset, y=None)
     if stopping.best_weights is not None:
-        load_weights(net.module_, stopping.best_weights)
+        restore_weights(net.module_, stopping.best_weights)
 
 
 def _run_epoch(net, dataset, stopping, show):
     """Train for one epoch; true if it is to be the last one."""
-    last_finite = copy_weights(net.module_)
-    stop = False
     try:
-        net.fit_loop(dataset, epochs=1)
-        _check_weights(net.module_)
+        stop = _take_pass(net, dataset)
+        weights = _finite_weights(net.module_)
     except NonFiniteLoss as error:
-        load_weights(net.module_, last_finite)
+        restore_weights(net.module_, stopping.last_weights)
         _give_up(net, error)
         return True
-    except StopTraining:
-        stop = True
     if "train_loss" not in net.history[-1]:  # stopped in its midst
         net.history.pop()
         return True
     loss = _record_epoch(net, show)
-    return stopping.wants_stop(loss, len(net.history), net.module_) or stop
+    return stopping.wants_stop(loss, len(net.history), weights) or stop
 
 
-def _check_weights(module):
-    for name, weight in module.state_dict().items():
-        if not torch.isfinite(weight).all():
-            raise NonFiniteLoss(f"{name} is not finite after the last batch")
+def _take_pass(net, dataset):
+    """Train for one epoch; true if a callback asks to stop."""
+    try:
+        net.fit_loop(dataset, epochs=1)
+    except StopTraining:
+        return True
+    return False
+
+
+def _finite_weights(module):
+    weights = flat_weights(module)
+    if not torch.isfinite(weights).all():
+        name = next(n for n, w in module.named_parameters() if not w.isfinite().all())
+        raise NonFiniteLoss(f"{name} is not finite after the last batch")
+    return weights
 
 
 def _record_epoch(net, show):

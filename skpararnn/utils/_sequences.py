@@ -6,6 +6,7 @@ never padded as a whole, and padding always is on the right of a batch.
 
 from collections.abc import Iterator, MappingView
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -46,10 +47,17 @@ class Sequences:
     def __getitem__(self, i):
         return self.values[self.offsets[i] : self.offsets[i + 1]]
 
-    @property
+    @cached_property
     def lengths(self):
         """Real steps of every sequence, ndarray of shape (n_samples,)."""
         return np.diff(self.offsets)
+
+    @cached_property
+    def block(self):
+        """Values as (n_samples, n_timesteps, n_features); None if lengths differ."""
+        T = self.lengths[0]
+        same = (self.lengths == T).all()
+        return self.values.reshape(-1, T, self.n_features) if same else None
 
     @property
     def steps(self):
@@ -85,13 +93,34 @@ class Sequences:
         """
         lengths = self.lengths[rows]
         T = int(lengths.max()) if n_timesteps is None else n_timesteps
-        step = np.arange(T)
-        real = step < lengths[:, None]
-        at = np.where(real, self.offsets[:-1][rows][:, None] + step, 0)
-        x = self.values[at]
+        if self.block is not None:
+            x = np.zeros((len(lengths), T, self.n_features), self.values.dtype)
+            x[:, : self.block.shape[1]] = self.block[rows]
+            return x, lengths
+        at, real = self.places(rows, T)
+        x = self.values.take(at, axis=0)
         if not real.all():
             x[~real] = 0
         return x, lengths
+
+    def places(self, rows, n_timesteps):
+        """Where the steps of a batch stand in the values.
+
+        Parameters
+        ----------
+        rows : ndarray of int, mask or slice
+        n_timesteps : int
+            At least the length of the longest of the rows.
+
+        Returns
+        -------
+        at : ndarray of int of shape (n_rows, n_timesteps)
+            0 after the last real step of a row.
+        real : ndarray of bool of shape (n_rows, n_timesteps)
+        """
+        step = np.arange(n_timesteps)
+        real = step < self.lengths[rows][:, None]
+        return np.where(real, self.offsets[:-1][rows][:, None] + step, 0), real
 
     def unflatten(self, answers):
         """Give per-step answers the container of the input.
@@ -177,9 +206,16 @@ def check_sequences(
                 _refuse_half_steps(array, n_channels, name)
                 array = _columns_to_steps(array, *layout)
             sequences = _strip_padding(array, container, dtype, name)
-    if not np.isfinite(sequences.values).all():
+    if not all_finite(sequences.values):
         raise ValueError(_name_first_bad_value(sequences, X, layout, name))
     return sequences
+
+
+def all_finite(array):
+    """Tell whether no number is NaN or infinite."""
+    with np.errstate(all="ignore"):
+        total = array.sum()  # one pass and no copy, where it says all
+    return bool(np.isfinite(total) or np.isfinite(array).all())
 
 
 def _offsets(lengths):
@@ -537,7 +573,7 @@ def _strip_padding(array, container, dtype, name):
     """Keep the real steps of a 3-D array (n_samples, n_timesteps, n_features)."""
     n_samples, T, n_features = array.shape
     may_be_padded = container == "3d" and array.dtype.kind == "f"
-    if may_be_padded and np.isnan(array).any():
+    if may_be_padded and not all_finite(array) and np.isnan(array).any():
         starts, ends = _real_range(array, name)
         step = np.arange(T)
         values = array[(step >= starts[:, None]) & (step < ends[:, None])]
