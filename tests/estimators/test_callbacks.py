@@ -105,6 +105,76 @@ def test_skorch_scoring_by_name_sees_answers(cls):
     np.testing.assert_allclose(watched, model.validation_scores_, atol=1e-6)
 
 
+def test_every_moment_of_every_batch_is_told():
+    class Teller(Callback):
+        def on_train_begin(self, net, **kwargs):
+            self.told = []
+
+        def on_batch_begin(self, net, batch, training, **kwargs):
+            self.told.append(("begin", training, len(batch[1])))
+
+        def on_grad_computed(self, net, named_parameters, batch, **kwargs):
+            names = [name for name, weight in named_parameters if weight.grad.any()]
+            self.told.append(("gradient", "head.bias" in names, len(batch[1])))
+
+        def on_batch_end(self, net, batch, training, loss, y_pred, **kwargs):
+            record = net.history[-1, "batches", -1]
+            prefix = "train" if training else "valid"
+            assert record[f"{prefix}_loss"] == loss.item()
+            assert record[f"{prefix}_batch_size"] == len(y_pred)
+            self.told.append(("end", training, len(batch[1])))
+
+    model = small(ParaRNNRegressor, callbacks=[("teller", Teller())], max_epochs=1)
+    net = model.fit(X[:12], y[:12], X_val=X[:3], y_val=y[:3]).net_
+    moments = ["begin", "gradient", "end"]
+    train = [(moment, True, n) for n in (8, 4) for moment in moments]
+    told = [*train, ("begin", False, 3), ("end", False, 3)]
+    assert dict(net.callbacks_)["teller"].told == told
+    losses, sizes = zip(
+        *net.history[-1, "batches", :, ("train_loss", "train_batch_size")], strict=True
+    )
+    assert sizes == (8, 4)
+    np.testing.assert_allclose(
+        model.loss_curve_, [np.average(losses, weights=sizes)], rtol=1e-12
+    )
+
+
+def test_a_function_set_on_a_callback_is_called():
+    seen = []
+    callback = Callback()
+    callback.on_batch_end = lambda net, loss, **kwargs: seen.append(loss.item())
+    small(ParaRNNRegressor, callbacks=[callback], max_epochs=1).fit(X, y)
+    assert len(seen) == 5
+
+
+def test_callbacks_see_clipped_gradients():
+    norms = []
+
+    class Watch(Callback):
+        def on_grad_computed(self, net, named_parameters, **kwargs):
+            squares = [weight.grad.square().sum() for _, weight in named_parameters]
+            norms.append(sum(squares).sqrt().item())
+
+    small(ParaRNNRegressor, callbacks=[Watch()], grad_clip=1e-3).fit(X, y)
+    np.testing.assert_allclose(norms, 1e-3, rtol=1e-5)
+
+
+def test_a_callback_that_predicts_leaves_the_training_as_it_was():
+    class Predict(Callback):
+        def on_batch_end(self, net, training, **kwargs):
+            if training:
+                net.predict(kept[0])
+
+        def on_epoch_begin(self, net, dataset_train, **kwargs):
+            kept[:] = [dataset_train]
+
+    kept = []
+    options = {"n_layers": 2, "dropout": 0.5}  # it shows which mode the module is in
+    plain = small(ParaRNNRegressor, **options).fit(X, y)
+    watched = small(ParaRNNRegressor, callbacks=[Predict()], **options).fit(X, y)
+    assert watched.loss_curve_ == plain.loss_curve_
+
+
 @pytest.mark.parametrize("moment", ["on_epoch_end", "on_batch_end"])
 def test_a_callback_may_stop_by_raising_keyboard_interrupt(moment):
     model = small(

@@ -89,6 +89,61 @@ def test_optimizers_by_name_and_class(X, optimizer):
     assert model.loss_curve_[-1] < model.loss_curve_[0]
 
 
+def test_optimizers_that_try_several_steps(X):
+    model = small(
+        ParaRNNRegressor,
+        optimizer=torch.optim.LBFGS,
+        lr=0.5,
+        grad_clip=None,
+        batch_size="full",
+        net_params={"optimizer__max_iter": 5},
+    ).fit(X, target(ParaRNNRegressor, X))
+    assert model.loss_curve_[-1] < 0.5 * model.loss_curve_[0]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", torch.optim.AdamW])
+def test_adam_takes_its_step_in_one_call_unless_told_otherwise(X, optimizer):
+    def fused(**options):
+        model = small(ParaRNNRegressor, optimizer=optimizer, net_params=options)
+        (group,) = model.fit(X, X[:, 0, 0]).net_.optimizer_.param_groups
+        return bool(group["fused"])
+
+    assert fused(optimizer__betas=(0.8, 0.9))
+    for option in ("fused", "foreach", "differentiable"):
+        assert not fused(**{f"optimizer__{option}": False})
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("cls", [ParaRNNRegressor, ParaRNNClassifier])
+def test_training_is_what_a_bare_loop_does(X, cls, weighted):
+    y = target(cls, X)
+    weight = np.linspace(0.5, 2, 40) if weighted else None
+    model = small(cls, dtype="float64", shuffle=False, grad_clip=0.5, max_epochs=3)
+    start = small(cls, dtype="float64", max_epochs=1, lr=1e-30).fit(X, y)
+    module = start.net_.module_
+    net = model.fit(X, y, sample_weight=weight).net_
+
+    if cls is ParaRNNRegressor:
+        goal = torch.tensor((y - model.target_mean_) / model.target_scale_)[:, None]
+    else:
+        goal = torch.tensor(y == model.classes_[1]).long()
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.01, foreach=False)
+    w = torch.ones(40) if weight is None else torch.tensor(weight)
+    for _ in range(3):
+        for rows in torch.arange(40).split(8):
+            optimizer.zero_grad()
+            output = module(torch.tensor(X)[rows])
+            if cls is ParaRNNRegressor:
+                losses = (output - goal[rows]).square().squeeze(1)
+            else:
+                losses = -output.log_softmax(1)[torch.arange(8), goal[rows]]
+            ((w[rows] * losses).sum() / w[rows].sum()).backward()
+            torch.nn.utils.clip_grad_norm_(module.parameters(), 0.5)
+            optimizer.step()
+    for ours, theirs in zip(net.module_.parameters(), module.parameters(), strict=True):
+        assert_allclose(ours.detach(), theirs.detach(), rtol=1e-5, atol=1e-7)
+
+
 def test_optimizer_options_and_weight_decay_arrive(X):
     model = small(
         ParaRNNRegressor, weight_decay=0.1, net_params={"optimizer__betas": (0.5, 0.6)}
@@ -598,6 +653,18 @@ def test_divergence_in_the_first_epoch_is_an_error(X):
     with pytest.raises(ValueError, match=r"epoch 1.*Scale the features.*lr"):
         model.fit(X, X[:, 0, 0])
     assert not hasattr(model, "n_iter_")
+
+
+def test_divergence_names_the_first_batch_that_shows_it(X):
+    y = X[:, 0, 0].copy()
+    y[19] = 3e38  # whose square is infinite in float32; of the third batch of eight
+    model = small(ParaRNNRegressor, normalize_y=False, shuffle=False)
+    with pytest.raises(ValueError, match=r"train loss of batch 2 is (inf|nan)"):
+        model.fit(X, y)
+    with pytest.raises(ValueError, match=r"valid loss of batch 2 is (inf|nan)"):
+        model.fit(X, X[:, 0, 0], X_val=X, y_val=y)
+    with pytest.raises(ValueError, match=r"\w+ is not finite after the last batch"):
+        diverging(lr=1e30, batch_size="full").fit(X, 1e10 * X[:, 0, 0])
 
 
 def test_divergence_later_restores_the_last_finite_weights(X):
