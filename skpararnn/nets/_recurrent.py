@@ -9,8 +9,8 @@ import torch
 from ..cells import CELLS, BlockRecurrentCell
 from ..cells._init import check_generator
 from ..ops._checks import BOOLEANS, check_choice, check_dtype, check_positive_int
+from ..ops._loop import blank_padding
 from ..ops._lru import CANDIDATES
-from ..ops._scan import blank_padding
 from ._aggregation import make_aggregation
 from ._modules import Dropout, linear
 

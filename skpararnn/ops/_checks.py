@@ -179,6 +179,8 @@ def _check_lengths(lengths, x):
         raise TypeError(f"lengths must be integers; got {lengths.dtype}")
     if lengths.shape != (N,):
         raise ValueError(f"x has N={N}, lengths has shape {tuple(lengths.shape)}")
+    if torch.compiler.is_compiling():  # values are not known yet: the kernel looks
+        return lengths.to(x.device, torch.int64)
     wrong = ((lengths < 0) | (lengths > T)).nonzero().flatten().tolist()
     if wrong:
         n = wrong[0]

@@ -6,7 +6,8 @@ import torch
 
 from ._backend import choose
 from ._checks import BOOLEANS, check_choice, check_layer, check_unit_vector
-from ._scan import blank_padding, project, scan, stack_gates
+from ._loop import blank_padding, project, run_loop, stack_gates
+from ._scan import scan
 
 
 def gru(
@@ -103,9 +104,14 @@ def gru(
         check_unit_vector("bias_q", bias_q, x, weight_h)
         if not reset_after:
             raise ValueError("bias_q needs reset_after=True; got reset_after=False")
-    run = choose(backend, {"reference": _reference})
+    run = choose(backend, x, {"reference": _reference, "cpu": _kernel})
     h, (h_last,) = run(x, weight_x, weight_h, bias, bias_q, reset_after, loop)
     return h, h_last
+
+
+def _kernel(x, weight_x, weight_h, bias, bias_q, reset_after, loop):
+    cell = "gru_after" if reset_after else "gru_before"
+    return scan(x, weight_x, weight_h, bias, loop, cell=cell, bias_q=bias_q)
 
 
 def _reference(x, weight_x, weight_h, bias, bias_q, reset_after, loop):
@@ -118,7 +124,7 @@ def _reference(x, weight_x, weight_h, bias, bias_q, reset_after, loop):
     else:
         u_rz, u_n = u.split([2 * d_s, d_s], dim=1)
         step = partial(_step_before, u_rz=u_rz, u_n=u_n)
-    return scan(step, (p,), loop)
+    return run_loop(step, (p,), loop)
 
 
 def _step_after(p, h, *, u, b_q):

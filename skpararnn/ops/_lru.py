@@ -6,7 +6,8 @@ import torch
 
 from ._backend import choose
 from ._checks import check_choice, check_layer
-from ._scan import blank_padding, project, scan, stack_gates
+from ._loop import blank_padding, project, run_loop, stack_gates
+from ._scan import scan
 
 CANDIDATES = ("tanh", "highway")
 
@@ -98,9 +99,13 @@ def lru(
             f"candidate='highway' needs d_in = d; x has d_in={d_in}, weight_x has "
             f"d={d}. Use candidate='tanh'"
         )
-    run = choose(backend, {"reference": _reference})
+    run = choose(backend, x, {"reference": _reference, "cpu": _kernel})
     h, (h_last,) = run(x, weight_x, weight_h, bias, candidate, loop)
     return h, h_last
+
+
+def _kernel(x, weight_x, weight_h, bias, candidate, loop):
+    return scan(x, weight_x, weight_h, bias, loop, cell=f"lru_{candidate}")
 
 
 def _reference(x, weight_x, weight_h, bias, candidate, loop):
@@ -112,7 +117,7 @@ def _reference(x, weight_x, weight_h, bias, candidate, loop):
         p_c, p_f = project(x, weight_x, bias, K).chunk(2, dim=1)
         c = torch.tanh(p_c)
     step = partial(_step, u=stack_gates(weight_h))
-    return scan(step, (c, p_f), loop)
+    return run_loop(step, (c, p_f), loop)
 
 
 def _step(c, p, h, *, u):

@@ -6,7 +6,8 @@ import torch
 
 from ._backend import choose
 from ._checks import check_layer
-from ._scan import blank_padding, project, scan, stack_gates
+from ._loop import blank_padding, project, run_loop, stack_gates
+from ._scan import scan
 
 
 def lstm(
@@ -87,14 +88,18 @@ def lstm(
         reverse=reverse,
         outputs=outputs,
     )
-    run = choose(backend, {"reference": _reference})
+    run = choose(backend, x, {"reference": _reference, "cpu": _kernel})
     return run(x, weight_x, weight_h, bias, loop)
+
+
+def _kernel(x, weight_x, weight_h, bias, loop):
+    return scan(x, weight_x, weight_h, bias, loop, cell="lstm")
 
 
 def _reference(x, weight_x, weight_h, bias, loop):
     p = project(blank_padding(x, loop.lengths), weight_x, bias, K=weight_h.shape[1])
     step = partial(_step, u=stack_gates(weight_h))
-    return scan(step, (p,), loop)
+    return run_loop(step, (p,), loop)
 
 
 def _step(p, h, c, *, u):

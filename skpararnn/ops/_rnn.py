@@ -6,7 +6,8 @@ import torch
 
 from ._backend import choose
 from ._checks import check_choice, check_layer
-from ._scan import blank_padding, project, scan, stack_gates
+from ._loop import blank_padding, project, run_loop, stack_gates
+from ._scan import scan
 
 
 def _identity(a):
@@ -62,7 +63,7 @@ def rnn(
         Run from the last real step to the first.
     outputs : {"all", "last", "mean"}, default="all"
         What to return as `h`; states that are not asked for are not collected.
-    backend : {"auto", "reference"}, default="auto"
+    backend : {"auto", "cpu", "reference"}, default="auto"
         Which implementation runs; "auto" picks one and never fails.
 
     Returns
@@ -113,15 +114,19 @@ def rnn(
         outputs=outputs,
     )
     check_choice("activation", activation, ACTIVATIONS)
-    run = choose(backend, {"reference": _reference})
+    run = choose(backend, x, {"reference": _reference, "cpu": _kernel})
     h, (h_last,) = run(x, weight_x, weight_h, bias, activation, loop)
     return h, h_last
+
+
+def _kernel(x, weight_x, weight_h, bias, activation, loop):
+    return scan(x, weight_x, weight_h, bias, loop, cell=f"rnn_{activation}")
 
 
 def _reference(x, weight_x, weight_h, bias, activation, loop):
     p = project(blank_padding(x, loop.lengths), weight_x, bias, K=weight_h.shape[1])
     step = partial(_step, u=stack_gates(weight_h), phi=ACTIVATIONS[activation])
-    return scan(step, (p,), loop)
+    return run_loop(step, (p,), loop)
 
 
 def _step(p, h, *, u, phi):

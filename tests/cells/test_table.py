@@ -11,7 +11,7 @@ from skpararnn.cells import CELLS, BlockRecurrentCell, CellSpec
 from skpararnn.nets import RecurrentNet
 from skpararnn.ops._backend import choose
 from skpararnn.ops._checks import check_layer
-from skpararnn.ops._scan import blank_padding, project, scan, stack_gates
+from skpararnn.ops._loop import blank_padding, project, run_loop, stack_gates
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -65,7 +65,7 @@ def leaky(
         reverse=reverse,
         outputs=outputs,
     )
-    run = choose(backend, {"reference": _leaky})
+    run = choose(backend, x, {"reference": _leaky})
     h, (h_last,) = run(x, weight_x, weight_h, bias, gating, loop)
     return h, h_last
 
@@ -75,7 +75,7 @@ def _leaky(x, weight_x, weight_h, bias, gating, loop):
     p_g, p_n = p.chunk(2, dim=1)
     p_g = -p_g if gating == "closed" else p_g
     step = partial(_step, u=stack_gates(weight_h))
-    return scan(step, (torch.sigmoid(p_g), p_n), loop)
+    return run_loop(step, (torch.sigmoid(p_g), p_n), loop)
 
 
 def _step(g, p, h, *, u):

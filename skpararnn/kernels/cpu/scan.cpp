@@ -327,7 +327,7 @@ struct GruAfter : Cell {
   INLINE void forward(const Vec<R>* a, Vec<R>* s, Vec<R>* saved) {
     Vec<R> r = sigmoid(a[0]), z = sigmoid(a[1]);
     Vec<R> n = tanh_(a[2] + r * a[3]);
-    s[0] = n + z * (s[0] - n);
+    s[0] += (R(1) - z) * (n - s[0]);  // z = 1 keeps to the last bit
     saved[0] = r, saved[1] = z, saved[2] = n, saved[3] = a[3];
   }
   template <class R>
@@ -357,7 +357,7 @@ struct GruBefore : Cell {
   template <class R>
   INLINE void forward(const Vec<R>* a, Vec<R>* s, Vec<R>* saved) {
     Vec<R> z = sigmoid(a[1]), n = tanh_(a[2]);
-    s[0] = n + z * (s[0] - n);
+    s[0] += (R(1) - z) * (n - s[0]);  // z = 1 keeps to the last bit
     saved[2] = z, saved[3] = n;
   }
   template <class R>
