@@ -36,7 +36,7 @@ class BlockRecurrentCell(torch.nn.Module):
         Longest training sequence in steps; ``init="chrono"`` needs it.
     reverse : bool, default=False
         Run from the last real step to the first.
-    backend : str, default="auto"
+    backend : {"auto", "cpu", "reference"}, default="auto"
         As in the ops.
     dtype : torch.dtype, optional
         torch.float32 or torch.float64; torch's default dtype if not given.
@@ -267,22 +267,21 @@ class BlockRecurrentCell(torch.nn.Module):
         return dict(zip(names, state, strict=True))
 
     def _groups(self):
-        """Units and recurrent blocks of each call of the op."""
+        """Units (None: all) and recurrent blocks of each call of the op."""
         if self._equal_sizes:
-            return [(slice(None), self.weight_h)]
+            return [(None, self.weight_h)]
         return zip(self._order.split(self._widths), self.weight_h, strict=True)
 
     def _run(self, x, units, weight_h, lengths, first, outputs):
         weight_x = self._every_gate(self.weight_x, self._projected)
         bias = self._every_gate(self.bias, self.spec.biased)
-        extra = {name: getattr(self, name)[units] for name in self._extra_bias}
+        extra = {name: getattr(self, name) for name in self._extra_bias}
+        by_unit = {"bias": bias, **extra, **first}
         h, last = self.spec.op(
             x,
-            weight_x[:, units],
+            _select(weight_x, units, dim=1),
             weight_h,
-            bias[:, units],
-            **extra,
-            **{name: h0[..., units] for name, h0 in first.items()},
+            **{name: _select(rows, units) for name, rows in by_unit.items()},
             **self.options,
             lengths=lengths,
             reverse=self.reverse,
@@ -296,12 +295,16 @@ class BlockRecurrentCell(torch.nn.Module):
         gates = self.spec.gates
         if held == gates:
             return rows
-        full = rows.new_zeros(len(gates), *rows.shape[1:])
-        full[[gates.index(gate) for gate in held]] = rows
-        return full
+        zeros = rows.new_zeros(1, *rows.shape[1:])
+        own = dict(zip(held, rows.split(1), strict=True))
+        return torch.cat([own.get(gate, zeros) for gate in gates])
 
     def _in_block_order(self, groups):
         return torch.cat(groups, dim=-1)[..., self._restore]
+
+
+def _select(tensor, units, dim=-1):
+    return tensor if units is None else tensor.index_select(dim, units)
 
 
 def block_sizes(d_s, K):

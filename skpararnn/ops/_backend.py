@@ -1,11 +1,32 @@
-"""Which implementation of an op runs."""
-
-import torch
+"""Which implementation of an op runs, or why not the one that was asked for."""
 
 from ..kernels import cpu
 from ._checks import check_choice
 
-BACKENDS = ("auto", "cpu", "reference")
+
+def _cpu_refusal(x):
+    if x.device.type != "cpu":
+        return f"needs CPU tensors, got {x.device}"
+    reason = _missing_library()
+    return reason and f"has no library to call: {reason}"
+
+
+def _missing_library():
+    return cpu.available()
+
+
+# What torch.compiler.assume_constant_result does, which would import the compiler, two
+# seconds: torch.compile calls this function instead of reading it.
+_missing_library._dynamo_marked_constant = True
+
+
+def _reference_refusal(x):
+    return None
+
+
+# best first: the reason why it cannot run on x, or None
+REFUSALS = {"cpu": _cpu_refusal, "reference": _reference_refusal}
+BACKENDS = ("auto", *REFUSALS)
 
 
 def choose(backend, x, implementations):
@@ -16,49 +37,37 @@ def choose(backend, x, implementations):
     backend : {"auto", "cpu", "reference"}
         A name asked for runs or is refused; it is never replaced by another one.
     x : tensor
-        The op's input, already checked.
+        What the op is to run on.
     implementations : dict of str to callable
-        What the op offers. All take the same arguments and return the same values.
+        What the op offers, "reference" at least. All take the same arguments and return
+        the same values.
 
     Raises
     ------
     ValueError
         For an unknown name; the message lists the names. For one that cannot run here;
-        the message says why, and what to do.
+        the message has the reason.
 
     Warns
     -----
     UserWarning
-        Once per process, if "auto" computes on the CPU without the compiled kernel.
+        Once per process, if "auto" falls back because nothing was compiled.
     """
     check_choice("backend", backend, BACKENDS)
     if backend == "auto":
-        fast = "cpu" in implementations and x.device.type == "cpu" and _has_kernel()
-        backend = "cpu" if fast else "reference"
-    elif backend == "cpu" and (reason := _refusal(x, implementations)):
-        raise ValueError(f"backend='cpu' {reason}, or choose backend='auto'")
+        return implementations[_best(x, implementations)]
+    if backend not in implementations:
+        offered = ", ".join(map(repr, implementations))
+        raise ValueError(f"backend={backend!r} does not have this op; use {offered}")
+    if reason := REFUSALS[backend](x):
+        raise ValueError(f"backend={backend!r} {reason}")
     return implementations[backend]
 
 
-def _refusal(x, implementations):
-    """Why the CPU kernel cannot take x, or None."""
-    if "cpu" not in implementations:
-        return "does not know this cell: choose backend='reference'"
-    if x.device.type != "cpu":
-        return f"needs CPU tensors, got {x.device}: move them"
-    if reason := _missing_kernel():
-        return f"cannot run: {reason}"
-    return None
-
-
-# Whether a library was compiled does not change while a process lives, and compilers
-# that trace the op cannot look into a file system.
-@torch.compiler.assume_constant_result
-def _has_kernel():
-    cpu.warn_once_if_missing()
-    return cpu.available() is None
-
-
-@torch.compiler.assume_constant_result
-def _missing_kernel():
-    return cpu.available()
+def _best(x, implementations):
+    for name, refusal in REFUSALS.items():
+        if name in implementations and refusal(x) is None:
+            break
+    if name == "reference" and x.device.type == "cpu":
+        cpu.warn_once_if_missing()
+    return name

@@ -25,6 +25,8 @@ def check_choice(name, value, choices):
 
     True is no 1 and False no 0, although Python says that they are equal.
     """
+    if any(value is choice for choice in choices):  # the quick way in
+        return value
     if not any(_same(value, choice) for choice in choices):
         listed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{name} must be one of {listed}; got {value!r}")
@@ -104,6 +106,17 @@ def check_unit_vector(name, vector, x, weight_h):
         )
 
 
+def check_lengths_fit(lengths, T):
+    """Check that all lengths lie within 0 and T."""
+    if len(lengths) == 0:
+        return
+    shortest, longest = map(int, lengths.aminmax())
+    if shortest >= 0 and longest <= T:
+        return
+    n = int(((lengths < 0) | (lengths > T)).nonzero()[0])
+    raise ValueError(f"x has T={T} steps, lengths[{n}] is {int(lengths[n])}")
+
+
 def _same(value, choice):
     return _is_number(value) == _is_number(choice) and value == choice
 
@@ -179,12 +192,8 @@ def _check_lengths(lengths, x):
         raise TypeError(f"lengths must be integers; got {lengths.dtype}")
     if lengths.shape != (N,):
         raise ValueError(f"x has N={N}, lengths has shape {tuple(lengths.shape)}")
-    if torch.compiler.is_compiling():  # values are not known yet: the kernel looks
-        return lengths.to(x.device, torch.int64)
-    wrong = ((lengths < 0) | (lengths > T)).nonzero().flatten().tolist()
-    if wrong:
-        n = wrong[0]
-        raise ValueError(f"x has T={T} steps, lengths[{n}] is {int(lengths[n])}")
+    if not torch.compiler.is_compiling():  # then only the kernel sees numbers
+        check_lengths_fit(lengths, T)
     return lengths.to(x.device, torch.int64)
 
 

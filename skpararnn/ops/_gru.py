@@ -104,17 +104,14 @@ def gru(
         check_unit_vector("bias_q", bias_q, x, weight_h)
         if not reset_after:
             raise ValueError("bias_q needs reset_after=True; got reset_after=False")
-    run = choose(backend, x, {"reference": _reference, "cpu": _kernel})
-    h, (h_last,) = run(x, weight_x, weight_h, bias, bias_q, reset_after, loop)
+    kernel = partial(scan, cell="gru", option="after" if reset_after else "before")
+    reference = partial(_reference, reset_after=reset_after)
+    run = choose(backend, x, {"cpu": kernel, "reference": reference})
+    h, (h_last,) = run(x, weight_x, weight_h, bias, loop, bias_q=bias_q)
     return h, h_last
 
 
-def _kernel(x, weight_x, weight_h, bias, bias_q, reset_after, loop):
-    cell = "gru_after" if reset_after else "gru_before"
-    return scan(x, weight_x, weight_h, bias, loop, cell=cell, bias_q=bias_q)
-
-
-def _reference(x, weight_x, weight_h, bias, bias_q, reset_after, loop):
+def _reference(x, weight_x, weight_h, bias, loop, *, bias_q, reset_after):
     _, K, d_s, _ = weight_h.shape
     p = project(blank_padding(x, loop.lengths), weight_x, bias, K)
     u = stack_gates(weight_h)

@@ -99,16 +99,14 @@ def lru(
             f"candidate='highway' needs d_in = d; x has d_in={d_in}, weight_x has "
             f"d={d}. Use candidate='tanh'"
         )
-    run = choose(backend, x, {"reference": _reference, "cpu": _kernel})
-    h, (h_last,) = run(x, weight_x, weight_h, bias, candidate, loop)
+    kernel = partial(scan, cell="lru", option=candidate)
+    reference = partial(_reference, candidate=candidate)
+    run = choose(backend, x, {"cpu": kernel, "reference": reference})
+    h, (h_last,) = run(x, weight_x, weight_h, bias, loop)
     return h, h_last
 
 
-def _kernel(x, weight_x, weight_h, bias, candidate, loop):
-    return scan(x, weight_x, weight_h, bias, loop, cell=f"lru_{candidate}")
-
-
-def _reference(x, weight_x, weight_h, bias, candidate, loop):
+def _reference(x, weight_x, weight_h, bias, loop, *, candidate):
     x, (_, K, d_s, _) = blank_padding(x, loop.lengths), weight_h.shape
     if candidate == "highway":
         c = x.permute(2, 1, 0).unflatten(0, (K, d_s))

@@ -88,12 +88,9 @@ def lstm(
         reverse=reverse,
         outputs=outputs,
     )
-    run = choose(backend, x, {"reference": _reference, "cpu": _kernel})
+    kernel = partial(scan, cell="lstm")
+    run = choose(backend, x, {"cpu": kernel, "reference": _reference})
     return run(x, weight_x, weight_h, bias, loop)
-
-
-def _kernel(x, weight_x, weight_h, bias, loop):
-    return scan(x, weight_x, weight_h, bias, loop, cell="lstm")
 
 
 def _reference(x, weight_x, weight_h, bias, loop):

@@ -62,9 +62,11 @@ def rnn(
     reverse : bool, default=False
         Run from the last real step to the first.
     outputs : {"all", "last", "mean"}, default="all"
-        What to return as `h`; states that are not asked for are not collected.
+        What to return as `h`; states that are not asked for are not stored.
     backend : {"auto", "cpu", "reference"}, default="auto"
-        Which implementation runs; "auto" picks one and never fails.
+        Which implementation runs. "cpu": the fast kernel, for CPU tensors. "reference":
+        plain torch, on every device and many times differentiable. "auto" picks the
+        fastest that can run.
 
     Returns
     -------
@@ -78,14 +80,17 @@ def rnn(
     ------
     ValueError
         For shapes or devices that do not agree (both sides are named), T = 0, a length
-        outside 0..T (its row is named), an unknown activation, outputs or backend.
+        outside 0..T (its row is named), an unknown activation, outputs or backend, and
+        a backend that cannot run here (the message has the reason).
     TypeError
         For dtypes that differ or are neither float32 nor float64, lengths that are no
         integers, arguments that are no tensors.
 
     Notes
     -----
-    Everything is differentiable; memory for the backward pass is linear in T.
+    Everything is differentiable, by ``backend="cpu"`` once. Memory for the backward
+    pass is linear in T; "cpu" keeps one state in 32 (gated cells: in 16) and computes
+    the others anew.
 
     Source: Cai, Li, Huang and Li, "ParaRNN" (arXiv 2605.02692), equation 3.
 
@@ -114,16 +119,14 @@ def rnn(
         outputs=outputs,
     )
     check_choice("activation", activation, ACTIVATIONS)
-    run = choose(backend, x, {"reference": _reference, "cpu": _kernel})
-    h, (h_last,) = run(x, weight_x, weight_h, bias, activation, loop)
+    kernel = partial(scan, cell="rnn", option=activation)
+    reference = partial(_reference, activation=activation)
+    run = choose(backend, x, {"cpu": kernel, "reference": reference})
+    h, (h_last,) = run(x, weight_x, weight_h, bias, loop)
     return h, h_last
 
 
-def _kernel(x, weight_x, weight_h, bias, activation, loop):
-    return scan(x, weight_x, weight_h, bias, loop, cell=f"rnn_{activation}")
-
-
-def _reference(x, weight_x, weight_h, bias, activation, loop):
+def _reference(x, weight_x, weight_h, bias, loop, *, activation):
     p = project(blank_padding(x, loop.lengths), weight_x, bias, K=weight_h.shape[1])
     step = partial(_step, u=stack_gates(weight_h), phi=ACTIVATIONS[activation])
     return run_loop(step, (p,), loop)

@@ -76,6 +76,17 @@ class Layer:
         }
 
 
+def bounded_layer(variant, dtype=torch.float64, *, d_s, **sizes):
+    """A layer whose recurrent blocks contract.
+
+    In a large random block the states of an unbounded activation grow without end, and
+    with them what rounding did at the first step.
+    """
+    layer = Layer(variant, dtype, d_s=d_s, **sizes)
+    layer.tensors["weight_h"] *= 0.5 / d_s**0.5
+    return layer
+
+
 def wave(tensor):
     """Weights between -1 and 1 that depend on the place in the array, not its shape."""
     angle = torch.ones((), dtype=torch.float64)

@@ -4,23 +4,12 @@ import pytest
 import torch
 from tolerances import assert_close
 
-from .layers import VARIANTS, Layer, variant_id
+from .layers import VARIANTS, bounded_layer, variant_id
 from .test_common import assert_same
 
 pytestmark = pytest.mark.slow
 
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=variant_id)
-
-
-def bounded_layer(variant, dtype, *, d_s, **sizes):
-    """A layer whose recurrent blocks contract.
-
-    In a random block of this size the states of an unbounded activation grow without
-    end, and with them what rounding did at the first step.
-    """
-    layer = Layer(variant, dtype, d_s=d_s, **sizes)
-    layer.tensors["weight_h"] *= 0.5 / d_s**0.5
-    return layer
 
 
 def assert_both_close(ours, theirs):

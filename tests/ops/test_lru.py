@@ -26,10 +26,10 @@ def candidates(layer):
 
 
 @pytest.mark.parametrize("variant", [TANH, HIGHWAY], ids=["tanh", "highway"])
-def test_the_state_is_a_weighted_average_of_the_past(variant):
+def test_the_state_is_a_weighted_average_of_the_past(variant, backend):
     """alpha_j = f_j prod_{i>j} (1 - f_i) and alpha_0 = prod_i (1 - f_i) sum to one."""
     layer = Layer(variant, T=8)
-    h, (h_last,) = layer.run()
+    h, (h_last,) = layer.run(backend=backend)
     f = gates(layer, h)
     tails = [(1.0 - f[:, j:]).prod(dim=1) for j in range(9)]
     alpha = [tails[0], *(f[:, j] * tails[j + 1] for j in range(8))]
@@ -39,20 +39,20 @@ def test_the_state_is_a_weighted_average_of_the_past(variant):
 
 
 @pytest.mark.parametrize("variant", [TANH, HIGHWAY], ids=["tanh", "highway"])
-def test_the_gate_writes(variant):
+def test_the_gate_writes(variant, backend):
     layer = Layer(variant)
     bias = layer.tensors["bias"].clone()
     bias[F] = 1e3
-    h, _ = layer.run(bias=bias)
+    h, _ = layer.run(bias=bias, backend=backend)
     assert_close(h, candidates(layer))
     bias[F] = -1e3
-    _, (h_last,) = layer.run(bias=bias)
+    _, (h_last,) = layer.run(bias=bias, backend=backend)
     assert torch.equal(h_last, layer.tensors["h0"])
 
 
-def test_a_gate_that_keeps_is_the_same_model_with_its_signs_flipped():
+def test_a_gate_that_keeps_is_the_same_model_with_its_signs_flipped(backend):
     layer = Layer(TANH, K=1, d_s=4)
-    h, _ = layer.run()
+    h, _ = layer.run(backend=backend)
     weight_f, bias_f, blocks = (
         -layer.tensors[name][row]
         for name, row in (("weight_x", F), ("bias", F), ("weight_h", 0))
@@ -65,13 +65,14 @@ def test_a_gate_that_keeps_is_the_same_model_with_its_signs_flipped():
         assert_close(h[:, t], state)
 
 
-def test_a_highway_ignores_the_rows_of_the_candidate():
-    layer = Layer(HIGHWAY)
-    values = layer.run_and_gradients()
+@pytest.mark.parametrize("K", [3, 20])  # a narrow input and a wide one
+def test_a_highway_ignores_the_rows_of_the_candidate(K, backend):
+    layer = Layer(HIGHWAY, K=K)
+    values = layer.run_and_gradients(backend=backend)
     for name in ("weight_x", "bias"):
         assert not values[f"d{name}"][C].any()
         layer.tensors[name][C] = float("nan")
-    h, _ = layer.run()
+    h, _ = layer.run(backend=backend)
     assert torch.equal(h, values["h"])
 
 
