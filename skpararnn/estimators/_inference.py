@@ -77,8 +77,13 @@ def _plan(lengths):
 
 
 def _rows_at_once(T):
-    # of 32, 64, ... rows the matrix products treat each alike, wherever it stands
-    return 64 if T <= 2**12 else 32 if T <= 2**14 else 1
+    """Rows of a batch of T steps: many, for few calls, but of bounded memory.
+
+    Of 32, 64, ... rows the matrix products treat each alike, wherever it stands.
+    """
+    if T > 2**12:
+        return 32 if T <= 2**14 else 1
+    return min(max(2**14 >> (T - 1).bit_length(), 64), 512)
 
 
 def _as_slice(rows):

@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 
 from skpararnn import ParaRNNClassifier
 from skpararnn.estimators._data import BatchIterator, SequenceDataset
+from skpararnn.estimators._inference import _rows_at_once
 from skpararnn.utils._sequences import check_sequences
 
 B = 16
@@ -157,15 +158,23 @@ def test_values_are_shared_but_batches_are_copies(writeable):
 
 
 @pytest.mark.parametrize("T", [1, 3, 50, 70])
+@pytest.mark.parametrize("d_in", [2, 40])  # narrow inputs are projected in the kernel
 @pytest.mark.parametrize("method", ["predict_proba", "hidden_states"])
-def test_answers_do_not_depend_on_the_number_of_rows(T, method):
-    X = np.random.default_rng(0).normal(size=(1100, T, 2))
-    model = small(ParaRNNClassifier).fit(X[:20], X[:20, -1, 0] > 0)
+def test_answers_do_not_depend_on_the_number_of_rows(T, d_in, method):
+    X = np.random.default_rng(0).normal(size=(1100, T, d_in))
+    model = small(ParaRNNClassifier, n_layers=2).fit(X[:20], X[:20, -1, 0] > 0)
     answer = getattr(model, method)
     together = answer(X)
     for rows in (slice(0, 1), slice(1099, 1100), slice(100, 700), slice(0, 1099)):
         assert_array_equal(answer(X[rows]), together[rows])
     assert_array_equal(answer(list(X[:3])), together[:3])
+
+
+@pytest.mark.parametrize("T", [1, 9, 64, 65, 300, 5000, 20000])
+def test_batches_of_a_prediction_are_bounded(T):
+    n_rows = _rows_at_once(T)
+    assert n_rows * T <= 2**19
+    assert n_rows % 32 == 0 or n_rows == 1
 
 
 def test_states_of_ragged_rows_are_those_of_each_alone():
