@@ -57,12 +57,13 @@ class Layer:
 
     def run(self, **changes):
         """Outputs and a tuple of last states; `changes` replace or add arguments."""
-        h, last = self.spec.op(**self.tensors | self.options | changes)
+        # not with |, which older compilers of torch cannot read
+        h, last = self.spec.op(**{**self.tensors, **self.options, **changes})
         return h, last if isinstance(last, tuple) else (last,)
 
     def run_and_gradients(self, **changes):
         """Outputs, last states and the gradient of every tensor, by name."""
-        given = {name: t.clone().requires_grad_() for name, t in self.tensors.items()}
+        given = {name: t.detach().requires_grad_() for name, t in self.tensors.items()}
         h, states = self.run(**given | changes)
         values = {f"{n}_last": s for n, s in zip(self.spec.states, states, strict=True)}
         if h is not None:

@@ -1,0 +1,348 @@
+"""The operator that the kernels implement, as torch sees it."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+from tolerances import assert_close
+
+from skpararnn.nets import RecurrentNet
+
+from .layers import VARIANTS, Layer, variant_id
+
+pytestmark = pytest.mark.usefixtures("kernel")
+
+variants = pytest.mark.parametrize("variant", VARIANTS, ids=variant_id)
+widths = pytest.mark.parametrize("K", [3, 20], ids=["narrow", "wide"])
+
+scan = torch.ops.skpararnn.scan.default
+scan_backward = torch.ops.skpararnn.scan_backward.default
+
+NAMES = ("x", "weight_x", "weight_h", "bias", "bias_q", "h0", "c0")
+
+
+def layer_of(variant, K=3, dtype=torch.float64, **sizes):
+    """A layer as wide as its input."""
+    return Layer(variant, dtype, K=K, d_s=2, d_in=2 * K, **sizes)
+
+
+def option_of(layer):
+    """The name by which the operator knows the option of a cell."""
+    (value,) = layer.options.values() or ("",)
+    return {True: "after", False: "before"}.get(value, value)
+
+
+def arguments_of(layer, outputs="all", lengths=None, save=True):
+    tensors = [layer.tensors.get(name) for name in NAMES]
+    return (*tensors, lengths, layer.cell, option_of(layer), False, outputs, save)
+
+
+def requiring_gradients(arguments):
+    return [
+        a.clone().requires_grad_()
+        if isinstance(a, torch.Tensor) and a.is_floating_point()
+        else a
+        for a in arguments
+    ]
+
+
+def gradients(values, given):
+    loss = sum(value.square().sum() for value in values)
+    return torch.autograd.grad(loss, given)
+
+
+def assert_equal(actual, expected):
+    """Hold values by name against others, to the last bit."""
+    assert actual.keys() == expected.keys()
+    for name, value in actual.items():
+        assert torch.equal(value, expected[name]), name
+
+
+# -- torch's own checks ----------------------------------------------------------------
+
+
+def check_registration(variant, K, outputs):
+    layer = layer_of(variant, K)
+    lengths = layer.lengths() if outputs == "mean" else None
+    arguments = arguments_of(layer, outputs, lengths)
+    torch.library.opcheck(scan, requiring_gradients(arguments))
+
+    *values, checkpoints, p = scan(*arguments)
+    grads = [layer.normal(value.shape) for value in values]
+    wanted = [name in layer.tensors for name in NAMES]
+    tensors, how = arguments[:8], arguments[8:12]
+    torch.library.opcheck(
+        scan_backward, (*grads, *tensors, checkpoints, p, *how, wanted)
+    )
+
+
+# every cell, width and kind of output, in few combinations: a compiler takes seconds
+few = pytest.mark.parametrize(
+    ("variant", "K", "outputs"),
+    [
+        (("rnn", {"activation": "tanh"}), 3, "all"),
+        (("lstm", {}), 3, "mean"),
+        (("gru", {"reset_after": True}), 20, "last"),
+        (("lru", {"candidate": "highway"}), 20, "all"),
+    ],
+    ids=["rnn", "lstm", "gru", "lru"],
+)
+
+
+@few
+def test_registration_passes_the_checks_of_torch(variant, K, outputs):
+    check_registration(variant, K, outputs)
+
+
+@pytest.mark.slow
+@variants
+@widths
+@pytest.mark.parametrize("outputs", ["all", "last", "mean"])
+def test_registration_passes_the_checks_of_torch_everywhere(variant, K, outputs):
+    check_registration(variant, K, outputs)
+
+
+def compiled(function, **options):
+    torch.compiler.reset()  # or what other tests compiled counts against a limit
+    return torch.compile(function, fullgraph=True, backend="aot_eager", **options)
+
+
+def check_compiled_op(variant, K, outputs):
+    layer = layer_of(variant, K)
+    given = {name: t.requires_grad_() for name, t in layer.tensors.items()}
+
+    def values(lengths):
+        h, states = layer.run(lengths=lengths, outputs=outputs)
+        return states if h is None else (h, *states)
+
+    for lengths in (None, layer.lengths()):
+        ours, theirs = compiled(values)(lengths), values(lengths)
+        for our, their in zip(ours, theirs, strict=True):
+            assert torch.equal(our, their)
+        for our, their in zip(
+            gradients(ours, given.values()),
+            gradients(theirs, given.values()),
+            strict=True,
+        ):
+            assert torch.equal(our, their)
+
+
+@few
+def test_compiled_op_equals_the_op(variant, K, outputs):
+    check_compiled_op(variant, K, outputs)
+
+
+@pytest.mark.slow
+@variants
+@widths
+@pytest.mark.parametrize("outputs", ["all", "last", "mean"])
+def test_compiled_op_equals_the_op_everywhere(variant, K, outputs):
+    check_compiled_op(variant, K, outputs)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"cell": "rnn", "d_s": [1, 2, 1], "K": 3, "readout": "last+mean"},
+        {"cell": "lru", "K": 20, "n_layers": 2},
+        pytest.param({"cell": "gru", "K": 3, "readout": "all"}, marks=pytest.mark.slow),
+        pytest.param(
+            {"cell": "lstm", "K": 20, "n_layers": 2, "bidirectional": True},
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=lambda options: options["cell"],
+)
+def test_compiled_net_equals_the_net(options):
+    generator = torch.Generator().manual_seed(0)
+    net = RecurrentNet(3, 2, **options, dtype=torch.float64, generator=generator)
+    parameters, compiled_net = list(net.parameters()), compiled(net, dynamic=True)
+    for N, T in ((4, 6), (5, 9)):
+        x = torch.randn(N, T, 3, generator=generator, dtype=torch.float64)
+        lengths = torch.randint(1, T + 1, (N,), generator=generator)
+        ours, theirs = compiled_net(x, lengths), net(x, lengths)
+        assert_close(ours, theirs)
+        for our, their in zip(
+            gradients([ours], parameters), gradients([theirs], parameters), strict=True
+        ):
+            assert_close(our, their)
+
+
+def test_compiled_op_refuses_lengths_outside_the_sequence():
+    layer = layer_of(VARIANTS[0])
+    run = compiled(layer.run)
+    run(lengths=torch.tensor([5, 1, 0]))
+    with pytest.raises(ValueError, match=r"T=5 steps, lengths\[1\] is 6"):
+        run(lengths=torch.tensor([5, 6, 1]))
+
+
+# -- what it returns and keeps ---------------------------------------------------------
+
+
+class Watched(torch.Tensor):
+    """A tensor that notes which operators it comes by."""
+
+    operators: ClassVar[list] = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.operators.append(func)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+@variants
+@widths
+def test_an_op_equals_its_operator(variant, K):
+    """With plain tensors an op calls by itself what the operator would call."""
+    layer = layer_of(variant, K)
+    direct = layer.run_and_gradients(backend="cpu")
+    layer.tensors["x"] = layer.tensors["x"].as_subclass(Watched)
+    Watched.operators.clear()
+    watched = layer.run_and_gradients(backend="cpu")
+    assert scan in Watched.operators
+    assert_equal(
+        {name: value.as_subclass(torch.Tensor) for name, value in watched.items()},
+        direct,
+    )
+
+
+@variants
+@widths
+def test_what_is_not_there_is_empty(variant, K):
+    layer = layer_of(variant, K)
+    h, h_last, c_last, checkpoints, p = scan(*arguments_of(layer, "last", save=False))
+    assert h_last.shape == (layer.N, layer.d)
+    assert (c_last.numel() > 0) == ("c" in layer.spec.states)
+    assert h.numel() == checkpoints.numel() == p.numel() == 0
+
+
+@variants
+@widths
+def test_each_gradient_alone_is_that_of_all(variant, K):
+    layer = layer_of(variant, K)
+    every = layer.run_and_gradients(backend="cpu")
+    for name in layer.tensors:
+        others = {other: t for other, t in layer.tensors.items() if other != name}
+        alone = layer.run_and_gradients(backend="cpu", **others)
+        assert torch.equal(alone[f"d{name}"], every[f"d{name}"]), name
+
+
+@variants
+@widths
+def test_inputs_are_not_written_to(variant, K):
+    layer = layer_of(variant, K)
+    before = {name: t.clone() for name, t in layer.tensors.items()}
+    layer.run_and_gradients(backend="cpu", lengths=layer.lengths())
+    assert_equal(layer.tensors, before)
+
+
+@variants
+def test_backward_can_run_twice(variant):
+    layer = layer_of(variant, K=20)
+    given = [t.requires_grad_() for t in layer.tensors.values()]
+    h, _ = layer.run(backend="cpu")
+    first = torch.autograd.grad(h.sum(), given, retain_graph=True)
+    for one, other in zip(first, torch.autograd.grad(h.sum(), given), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_nothing_is_kept_without_need():
+    layer = layer_of(VARIANTS[0])
+    for tensor in layer.tensors.values():
+        tensor.requires_grad_()
+    with torch.no_grad():
+        h, (h_last,) = layer.run(backend="cpu")
+    assert h.grad_fn is None
+    assert h_last.grad_fn is None
+    with torch.inference_mode():
+        h, _ = layer.run(backend="cpu")
+    assert h.is_inference()
+
+
+# -- what it refuses -------------------------------------------------------------------
+
+
+@variants
+def test_second_derivatives_name_the_reference(variant):
+    layer = layer_of(variant)
+    given = [t.requires_grad_() for t in layer.tensors.values()]
+
+    def first_derivatives(backend):
+        h, _ = layer.run(backend=backend)
+        return torch.autograd.grad(h.square().sum(), given, create_graph=True)
+
+    for ours, theirs in zip(*map(first_derivatives, ("cpu", "reference")), strict=True):
+        assert_close(ours, theirs)
+    with pytest.raises(NotImplementedError, match="use backend='reference'"):
+        gradients(first_derivatives("cpu"), given)
+    gradients(first_derivatives("reference"), given)
+
+
+def test_the_operator_without_checkpoints_has_no_gradient():
+    arguments = requiring_gradients(arguments_of(layer_of(VARIANTS[0]), save=False))
+    h, *_ = scan(*arguments)
+    with pytest.raises(RuntimeError, match="save=False"):
+        h.sum().backward()
+
+
+def test_transforms_of_functions_are_refused():
+    layer = layer_of(VARIANTS[0])
+    given = {name: layer.tensors[name] for name in ("x", "h0")}
+
+    def total(x, h0):
+        return layer.run(x=x, h0=h0, backend="cpu")[0].sum()
+
+    with pytest.raises(RuntimeError):
+        torch.func.grad(total)(**given)
+    stacked = {name: torch.stack([t, t]) for name, t in given.items()}
+    with pytest.raises(RuntimeError):
+        torch.func.vmap(total)(*stacked.values())
+
+
+# -- what else torch may do to its inputs ----------------------------------------------
+
+
+def spread(tensor):
+    """The same numbers with a gap after each."""
+    gaps = torch.full((*tensor.shape, 2), torch.nan, dtype=tensor.dtype)
+    gaps[..., 0] = tensor
+    return gaps[..., 0]
+
+
+def shifted(tensor):
+    """The same numbers at an address that no vector is aligned to."""
+    storage = torch.full((tensor.numel() + 1,), torch.nan, dtype=tensor.dtype)
+    storage[1:] = tensor.flatten()
+    return storage[1:].view(tensor.shape)
+
+
+@variants
+@widths
+@pytest.mark.parametrize("move", [spread, shifted])
+def test_numbers_may_lie_anywhere(variant, K, move, dtype):
+    layer = layer_of(variant, K, dtype)
+    expected = layer.run_and_gradients(backend="cpu")
+    layer.tensors = {name: move(tensor) for name, tensor in layer.tensors.items()}
+    # not to the last bit: matrix products of torch sum in an order that depends on it
+    for name, value in layer.run_and_gradients(backend="cpu").items():
+        assert_close(value, expected[name])
+
+
+@widths
+def test_a_negation_that_torch_put_off_is_done(K):
+    layer = layer_of(VARIANTS[0], K)
+    expected, _ = layer.run(backend="cpu")
+    x = torch.complex(layer.tensors["x"], -layer.tensors["x"]).conj().imag
+    assert x.is_neg()
+    h, _ = layer.run(x=x, backend="cpu")
+    assert torch.equal(h, expected)
+
+
+@variants
+@widths
+def test_autocast_changes_nothing(variant, K):
+    layer = layer_of(variant, K, torch.float32)
+    expected = layer.run_and_gradients(backend="cpu")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        actual = layer.run_and_gradients(backend="cpu")
+    assert_equal(actual, expected)
