@@ -144,6 +144,8 @@ def _check_x(x):
         raise ValueError(f"x must have shape (N, T, d_in); got {tuple(x.shape)}")
     if x.shape[1] == 0:
         raise ValueError("x has T=0 steps; an op needs at least one")
+    if x.shape[2] == 0:
+        raise ValueError("x has d_in=0 features; an op needs at least one")
 
 
 def _check_weights(x, weight_x, weight_h, bias, gates, recurrent):
@@ -152,6 +154,8 @@ def _check_weights(x, weight_x, weight_h, bias, gates, recurrent):
         raise ValueError(f"weight_h must have shape (R, K, d_s, d_s); got {shape}")
     _check_gates("weight_h", weight_h, recurrent)
     d, d_in = weight_h.shape[1] * weight_h.shape[2], x.shape[2]
+    if d == 0:
+        raise ValueError(f"{_blocks(weight_h)}; an op needs at least one unit")
     for name, tensor, ndim in (("weight_x", weight_x, 3), ("bias", bias, 2)):
         if tensor.ndim != ndim:
             layout = "(G, d, d_in)" if ndim == 3 else "(G, d)"

@@ -378,6 +378,7 @@ def doubles(*shape):
 BAD = [
     ({"x": doubles(3, 2)}, ValueError, r"x must have shape \(N, T, d_in\).*\(3, 2\)"),
     ({"x": doubles(3, 0, 2)}, ValueError, "T=0"),
+    ({"x": doubles(3, 5, 0)}, ValueError, "x has d_in=0 features"),
     ({"x": doubles(3, 5, 7)}, ValueError, "d_in=7.*weight_x has d_in="),
     ({"x": [[[0.0]]]}, TypeError, "x must be a torch.Tensor"),
     ({"x": doubles(3, 5, 6).half()}, TypeError, "x is torch.float16"),
@@ -419,6 +420,14 @@ def test_mismatch_of_weights_names_both_sides(variant):
         layer.run(bias=doubles(G + 1, 16))
     with pytest.raises(ValueError, match=r"bias must have shape \(G, d\)"):
         layer.run(bias=doubles(16))
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("K", "d_s"), [(0, 2), (2, 0)])
+def test_a_layer_has_units(cell, K, d_s):
+    variant = next(variant for variant in VARIANTS if variant[0] == cell)
+    with pytest.raises(ValueError, match=f"K={K} blocks of size {d_s}.*at least one"):
+        Layer(variant, K=K, d_s=d_s, d_in=2).run()
 
 
 def test_devices_have_to_agree():
