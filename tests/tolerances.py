@@ -6,8 +6,11 @@ import torch
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 2e-6}
 
 
-def assert_close(actual, expected):
-    """Hold a tensor against another, whose dtype may be wider."""
+def assert_close(actual, expected, times=1):
+    """Hold a tensor against another, whose dtype may be wider.
+
+    `times` widens the tolerance; who gives it says why.
+    """
     assert actual.shape == expected.shape
     assert not actual.isnan().any()
     if actual.numel() == 0:
@@ -16,4 +19,6 @@ def assert_close(actual, expected):
     if actual.dtype == torch.float64:
         largest = min(largest, 1.0)
     error = (actual.to(expected.dtype) - expected).abs().max().item()
-    assert error <= TOLERANCES[actual.dtype] * largest
+    # a kernel may count denormal numbers as zero, in each term of a sum
+    denormal = 100 * torch.finfo(actual.dtype).tiny
+    assert error <= times * TOLERANCES[actual.dtype] * largest + denormal
