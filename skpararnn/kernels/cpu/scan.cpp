@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 // ------------------------------------------------------------------------- interface
@@ -112,6 +113,48 @@ typedef Vec<float> FloatV;
 typedef Vec<double> DoubleV;
 typedef int64_t LongV __attribute__((vector_size(VECTOR_BYTES)));
 
+// N vectors that go through the same arithmetic side by side: each operation is issued for
+// all of them before the next, which keeps the pipelines full where one would wait.
+template <class R, int N>
+struct Bundle {
+  Vec<R> v[N];
+};
+
+template <class T>
+using Number = std::remove_reference_t<decltype(T::v[0][0] + 0)>;
+
+#define BUNDLE_OPERATOR(op)                                                       \
+  template <class R, int N>                                                       \
+  INLINE Bundle<R, N> operator op(const Bundle<R, N>& a, const Bundle<R, N>& b) { \
+    Bundle<R, N> out;                                                             \
+    for (int n = 0; n < N; ++n) out.v[n] = a.v[n] op b.v[n];                      \
+    return out;                                                                   \
+  }                                                                               \
+  template <class R, int N>                                                       \
+  INLINE Bundle<R, N> operator op(const Bundle<R, N>& a, R b) {                   \
+    Bundle<R, N> out;                                                             \
+    for (int n = 0; n < N; ++n) out.v[n] = a.v[n] op b;                           \
+    return out;                                                                   \
+  }                                                                               \
+  template <class R, int N>                                                       \
+  INLINE Bundle<R, N> operator op(R a, const Bundle<R, N>& b) {                   \
+    Bundle<R, N> out;                                                             \
+    for (int n = 0; n < N; ++n) out.v[n] = a op b.v[n];                           \
+    return out;                                                                   \
+  }
+BUNDLE_OPERATOR(+)
+BUNDLE_OPERATOR(-)
+BUNDLE_OPERATOR(*)
+BUNDLE_OPERATOR(/)
+
+// f of each vector
+template <class R, int N, class F>
+INLINE Bundle<R, N> each(const Bundle<R, N>& x, F f) {
+  Bundle<R, N> out;
+  for (int n = 0; n < N; ++n) out.v[n] = f(x.v[n]);
+  return out;
+}
+
 // min(bound, x) and max(bound, x), where a NaN in x, for which the comparison fails, passes
 // through. x86 has just that instruction, but gcc 12 makes a compare and a blend of `?:`.
 #if defined(__x86_64__)
@@ -132,6 +175,13 @@ INLINE FloatV at_least(FloatV x, FloatV bound) { return bound > x ? bound : x; }
 INLINE DoubleV at_most(DoubleV x, DoubleV bound) { return bound < x ? bound : x; }
 #endif
 
+template <int N>
+INLINE Bundle<float, N> within(const Bundle<float, N>& x, float bound) {
+  return each(x, [=](FloatV v) {
+    return at_least(at_most(v, FloatV{} + bound), FloatV{} - bound);
+  });
+}
+
 // tanh(x) = x P(z) / (P(z) + z E(z)), z = x^2, from benchmarks/fit_tanh.py. P(0) = 1, so
 // tiny x returns exactly; with P in the denominator too, its rounding errors partly cancel.
 const float P1 = 0.134528622f, P2 = 0.00358164683f, P3 = 2.2066979e-05f, P4 = 1.54897108e-08f;
@@ -142,11 +192,12 @@ const float TANH_BOUND = 7.9f;
 
 // Largest error over all floats, absolute and relative: 3.0e-7 with fused multiply-add,
 // 3.6e-7 without. Never above 1.
-INLINE FloatV tanh_(FloatV x) {
-  x = at_least(at_most(x, FloatV{} + TANH_BOUND), FloatV{} - TANH_BOUND);
-  FloatV z = x * x;
-  FloatV p = z * P4 + P3;
-  FloatV e = z * E4 + E3;
+template <int N>
+INLINE Bundle<float, N> tanh_(Bundle<float, N> x) {
+  x = within(x, TANH_BOUND);
+  auto z = x * x;
+  auto p = z * P4 + P3;
+  auto e = z * E4 + E3;
   p = p * z + P2;
   e = e * z + E2;
   p = p * z + P1;
@@ -158,11 +209,12 @@ INLINE FloatV tanh_(FloatV x) {
 // 1 / 2 + tanh(x / 2) / 2: the powers of two go, exactly, into the coefficients, and the
 // denominator is a polynomial of its own, to take its 4. Largest error over all floats
 // 2.1e-7, never negative; no relative accuracy for x far below 0.
-INLINE FloatV sigmoid(FloatV x) {
-  x = at_least(at_most(x, FloatV{} + 2 * TANH_BOUND), FloatV{} - 2 * TANH_BOUND);
-  FloatV z = x * x;
-  FloatV p = z * (P4 / 256) + P3 / 64;
-  FloatV q = z * ((P4 + E4) / 64) + (P3 + E3) / 16;
+template <int N>
+INLINE Bundle<float, N> sigmoid(Bundle<float, N> x) {
+  x = within(x, 2 * TANH_BOUND);
+  auto z = x * x;
+  auto p = z * (P4 / 256) + P3 / 64;
+  auto q = z * ((P4 + E4) / 64) + (P3 + E3) / 16;
   p = p * z + P2 / 16;
   q = q * z + (P2 + E2) / 4;
   p = p * z + P1 / 4;
@@ -220,6 +272,16 @@ INLINE DoubleV sigmoid(DoubleV x) {
   return (x < 0 ? E : DoubleV{} + 1) / (1 + E);
 }
 
+template <int N>
+INLINE Bundle<double, N> tanh_(const Bundle<double, N>& x) {
+  return each(x, [](DoubleV v) { return tanh_(v); });
+}
+
+template <int N>
+INLINE Bundle<double, N> sigmoid(const Bundle<double, N>& x) {
+  return each(x, [](DoubleV v) { return sigmoid(v); });
+}
+
 template <class R>
 R sum(Vec<R> v) {
   R total = 0;
@@ -245,7 +307,7 @@ INLINE void unzip(V& a, V& b, std::integer_sequence<int, l...>) {
 
 // ----------------------------------------------------------------------------- cells
 //
-// The pointwise part of a cell, on one vector of units. A unit has A pre-activations `a`.
+// The pointwise part of a cell, on a bundle T of units. A unit has A pre-activations `a`.
 // The G input gates are added to a[INPUT], a[INPUT + 1], ...; recurrent gate q is added
 // to a[TARGET[q]]. From step to step it carries S states `s`; backward also wants SAVED
 // numbers of the step. In backward `e` comes in as the gradient of the states at this
@@ -257,21 +319,26 @@ struct Cell {
   static constexpr bool RESET_BEFORE = false, HIGHWAY = false;
 };
 
+// y = value(a), and its slope from y
 struct Tanh {
-  template <class R> static Vec<R> value(Vec<R> a) { return tanh_(a); }
-  template <class R> static Vec<R> slope(Vec<R> y) { return R(1) - y * y; }
+  template <class T> INLINE T value(const T& a) { return tanh_(a); }
+  template <class T> INLINE T slope(const T& y) { return Number<T>(1) - y * y; }
 };
 struct Relu {
-  template <class R> static Vec<R> value(Vec<R> a) { return a < 0 ? Vec<R>{} : a; }
-  template <class R> static Vec<R> slope(Vec<R> y) { return y > 0 ? Vec<R>{} + R(1) : Vec<R>{}; }
+  template <class T> INLINE T value(const T& a) {
+    return each(a, [](auto v) { return v < 0 ? decltype(v){} : v; });
+  }
+  template <class T> INLINE T slope(const T& y) {
+    return each(y, [](auto v) { return v > 0 ? decltype(v){} + 1 : decltype(v){}; });
+  }
 };
 struct Sigmoid {
-  template <class R> static Vec<R> value(Vec<R> a) { return sigmoid(a); }
-  template <class R> static Vec<R> slope(Vec<R> y) { return y * (R(1) - y); }
+  template <class T> INLINE T value(const T& a) { return sigmoid(a); }
+  template <class T> INLINE T slope(const T& y) { return y * (Number<T>(1) - y); }
 };
 struct Identity {
-  template <class R> static Vec<R> value(Vec<R> a) { return a; }
-  template <class R> static Vec<R> slope(Vec<R>) { return Vec<R>{} + R(1); }
+  template <class T> INLINE T value(const T& a) { return a; }
+  template <class T> INLINE T slope(const T&) { return T{} + Number<T>(1); }
 };
 
 template <class Activation>
@@ -279,15 +346,15 @@ struct Rnn : Cell {
   static constexpr int A = 1, G = 1, REC = 1, SAVED = 0;
   static constexpr int TARGET[] = {0};
 
-  template <class R>
-  INLINE void forward(const Vec<R>* a, Vec<R>* s, Vec<R>*) {
-    s[0] = Activation::template value<R>(a[0]);
+  template <class T>
+  INLINE void forward(const T* a, T* s, T*) {
+    s[0] = Activation::value(a[0]);
   }
-  template <class R>
-  INLINE void backward(Vec<R>* e, const Vec<R>* s, const Vec<R>*, const Vec<R>*,
-                       Vec<R>* delta) {
-    delta[0] = e[0] * Activation::template slope<R>(s[0]);
-    e[0] = Vec<R>{};
+  template <class T>
+  INLINE void backward(T* e, const T* s, const T*, const T*,
+                       T* delta) {
+    delta[0] = e[0] * Activation::slope(s[0]);
+    e[0] = T{};
   }
 };
 
@@ -295,25 +362,25 @@ struct Lstm : Cell {
   static constexpr int A = 4, G = 4, REC = 4, S = 2, SAVED = 5;
   static constexpr int TARGET[] = {0, 1, 2, 3};
 
-  template <class R>
-  INLINE void forward(const Vec<R>* a, Vec<R>* s, Vec<R>* saved) {
-    Vec<R> i = sigmoid(a[0]), f = sigmoid(a[1]);
-    Vec<R> g = tanh_(a[2]), o = sigmoid(a[3]);
+  template <class T>
+  INLINE void forward(const T* a, T* s, T* saved) {
+    T i = sigmoid(a[0]), f = sigmoid(a[1]);
+    T g = tanh_(a[2]), o = sigmoid(a[3]);
     s[1] = f * s[1] + i * g;
-    Vec<R> q = tanh_(s[1]);
+    T q = tanh_(s[1]);
     s[0] = o * q;
     saved[0] = i, saved[1] = f, saved[2] = g, saved[3] = o, saved[4] = q;
   }
-  template <class R>
-  INLINE void backward(Vec<R>* e, const Vec<R>*, const Vec<R>* saved,
-                       const Vec<R>* before, Vec<R>* delta) {
-    Vec<R> i = saved[0], f = saved[1], g = saved[2], o = saved[3], q = saved[4];
-    Vec<R> dc = e[1] + e[0] * o * (R(1) - q * q);
-    delta[0] = dc * g * i * (R(1) - i);
-    delta[1] = dc * before[1] * f * (R(1) - f);
-    delta[2] = dc * i * (R(1) - g * g);
-    delta[3] = e[0] * q * o * (R(1) - o);
-    e[0] = Vec<R>{};
+  template <class T>
+  INLINE void backward(T* e, const T*, const T* saved,
+                       const T* before, T* delta) {
+    T i = saved[0], f = saved[1], g = saved[2], o = saved[3], q = saved[4];
+    T dc = e[1] + e[0] * o * (Number<T>(1) - q * q);
+    delta[0] = dc * g * i * (Number<T>(1) - i);
+    delta[1] = dc * before[1] * f * (Number<T>(1) - f);
+    delta[2] = dc * i * (Number<T>(1) - g * g);
+    delta[3] = e[0] * q * o * (Number<T>(1) - o);
+    e[0] = T{};
     e[1] = dc * f;
   }
 };
@@ -323,20 +390,20 @@ struct GruAfter : Cell {
   static constexpr int A = 4, G = 3, REC = 3, SAVED = 4;
   static constexpr int TARGET[] = {0, 1, 3};
 
-  template <class R>
-  INLINE void forward(const Vec<R>* a, Vec<R>* s, Vec<R>* saved) {
-    Vec<R> r = sigmoid(a[0]), z = sigmoid(a[1]);
-    Vec<R> n = tanh_(a[2] + r * a[3]);
-    s[0] += (R(1) - z) * (n - s[0]);  // z = 1 keeps to the last bit
+  template <class T>
+  INLINE void forward(const T* a, T* s, T* saved) {
+    T r = sigmoid(a[0]), z = sigmoid(a[1]);
+    T n = tanh_(a[2] + r * a[3]);
+    s[0] = s[0] + (Number<T>(1) - z) * (n - s[0]);  // z = 1 keeps to the last bit
     saved[0] = r, saved[1] = z, saved[2] = n, saved[3] = a[3];
   }
-  template <class R>
-  INLINE void backward(Vec<R>* e, const Vec<R>*, const Vec<R>* saved,
-                       const Vec<R>* before, Vec<R>* delta) {
-    Vec<R> r = saved[0], z = saved[1], n = saved[2], q = saved[3];
-    delta[2] = e[0] * (R(1) - z) * (R(1) - n * n);
-    delta[1] = e[0] * (before[0] - n) * z * (R(1) - z);
-    delta[0] = delta[2] * q * r * (R(1) - r);
+  template <class T>
+  INLINE void backward(T* e, const T*, const T* saved,
+                       const T* before, T* delta) {
+    T r = saved[0], z = saved[1], n = saved[2], q = saved[3];
+    delta[2] = e[0] * (Number<T>(1) - z) * (Number<T>(1) - n * n);
+    delta[1] = e[0] * (before[0] - n) * z * (Number<T>(1) - z);
+    delta[0] = delta[2] * q * r * (Number<T>(1) - r);
     delta[3] = delta[2] * r;
     e[0] = e[0] * z;
   }
@@ -349,32 +416,32 @@ struct GruBefore : Cell {
   static constexpr bool RESET_BEFORE = true;
   static constexpr int RESET_STATE = 1;  // of saved: r o h
 
-  template <class R>
-  INLINE void reset(Vec<R> a, Vec<R> h, Vec<R>* saved) {
+  template <class T>
+  INLINE void reset(T a, T h, T* saved) {
     saved[0] = sigmoid(a);
     saved[RESET_STATE] = saved[0] * h;
   }
-  template <class R>
-  INLINE void forward(const Vec<R>* a, Vec<R>* s, Vec<R>* saved) {
-    Vec<R> z = sigmoid(a[1]), n = tanh_(a[2]);
-    s[0] += (R(1) - z) * (n - s[0]);  // z = 1 keeps to the last bit
+  template <class T>
+  INLINE void forward(const T* a, T* s, T* saved) {
+    T z = sigmoid(a[1]), n = tanh_(a[2]);
+    s[0] = s[0] + (Number<T>(1) - z) * (n - s[0]);  // z = 1 keeps to the last bit
     saved[2] = z, saved[3] = n;
   }
-  template <class R>
-  INLINE void backward(Vec<R>* e, const Vec<R>*, const Vec<R>* saved,
-                       const Vec<R>* before, Vec<R>* delta) {
-    Vec<R> z = saved[2], n = saved[3];
-    delta[2] = e[0] * (R(1) - z) * (R(1) - n * n);
-    delta[1] = e[0] * (before[0] - n) * z * (R(1) - z);
+  template <class T>
+  INLINE void backward(T* e, const T*, const T* saved,
+                       const T* before, T* delta) {
+    T z = saved[2], n = saved[3];
+    delta[2] = e[0] * (Number<T>(1) - z) * (Number<T>(1) - n * n);
+    delta[1] = e[0] * (before[0] - n) * z * (Number<T>(1) - z);
     e[0] = e[0] * z;
   }
   // de: gradient of r o h
-  template <class R>
-  INLINE void backward_reset(Vec<R> de, Vec<R>* e, const Vec<R>* saved, Vec<R> h,
-                             Vec<R>* delta) {
-    Vec<R> r = saved[0];
-    delta[0] = de * h * r * (R(1) - r);
-    e[0] += de * r;
+  template <class T>
+  INLINE void backward_reset(T de, T* e, const T* saved, T h,
+                             T* delta) {
+    T r = saved[0];
+    delta[0] = de * h * r * (Number<T>(1) - r);
+    e[0] = e[0] + de * r;
   }
 };
 
@@ -382,19 +449,19 @@ struct LruTanh : Cell {
   static constexpr int A = 2, G = 2, REC = 1, SAVED = 2;
   static constexpr int TARGET[] = {1};
 
-  template <class R>
-  INLINE void forward(const Vec<R>* a, Vec<R>* s, Vec<R>* saved) {
-    Vec<R> c = tanh_(a[0]), f = sigmoid(a[1]);
-    s[0] += f * (c - s[0]);
+  template <class T>
+  INLINE void forward(const T* a, T* s, T* saved) {
+    T c = tanh_(a[0]), f = sigmoid(a[1]);
+    s[0] = s[0] + f * (c - s[0]);
     saved[0] = c, saved[1] = f;
   }
-  template <class R>
-  INLINE void backward(Vec<R>* e, const Vec<R>*, const Vec<R>* saved,
-                       const Vec<R>* before, Vec<R>* delta) {
-    Vec<R> c = saved[0], f = saved[1];
-    delta[0] = e[0] * f * (R(1) - c * c);
-    delta[1] = e[0] * (c - before[0]) * f * (R(1) - f);
-    e[0] -= e[0] * f;
+  template <class T>
+  INLINE void backward(T* e, const T*, const T* saved,
+                       const T* before, T* delta) {
+    T c = saved[0], f = saved[1];
+    delta[0] = e[0] * f * (Number<T>(1) - c * c);
+    delta[1] = e[0] * (c - before[0]) * f * (Number<T>(1) - f);
+    e[0] = e[0] - e[0] * f;
   }
 };
 
@@ -404,19 +471,19 @@ struct LruHighway : Cell {
   static constexpr int TARGET[] = {1};
   static constexpr bool HIGHWAY = true;
 
-  template <class R>
-  INLINE void forward(const Vec<R>* a, Vec<R>* s, Vec<R>* saved) {
-    Vec<R> c = a[0], f = sigmoid(a[1]);
-    s[0] += f * (c - s[0]);
+  template <class T>
+  INLINE void forward(const T* a, T* s, T* saved) {
+    T c = a[0], f = sigmoid(a[1]);
+    s[0] = s[0] + f * (c - s[0]);
     saved[0] = c, saved[1] = f;
   }
-  template <class R>
-  INLINE void backward(Vec<R>* e, const Vec<R>*, const Vec<R>* saved,
-                       const Vec<R>* before, Vec<R>* delta) {
-    Vec<R> c = saved[0], f = saved[1];
+  template <class T>
+  INLINE void backward(T* e, const T*, const T* saved,
+                       const T* before, T* delta) {
+    T c = saved[0], f = saved[1];
     delta[0] = e[0] * f;
-    delta[1] = e[0] * (c - before[0]) * f * (R(1) - f);
-    e[0] -= e[0] * f;
+    delta[1] = e[0] * (c - before[0]) * f * (Number<T>(1) - f);
+    e[0] = e[0] - e[0] * f;
   }
 };
 
@@ -482,6 +549,7 @@ void add_product(int64_t M, int64_t N, int64_t depth, const R* A, int64_t a_m,
 // In both a record is (groups, slots, span).
 
 constexpr int MAX_ROWS = 8;  // that run side by side
+constexpr int AHEAD = 8;     // steps whose input part is computed at once
 
 template <class R>
 struct Parameters {
@@ -500,7 +568,8 @@ struct Input {
 
 template <class R>
 struct Plan {
-  int64_t K, d_s, d_in;  // d_in = 0: pre holds the input part
+  int64_t K, d_s, d_in;  // d_in = 0: p is given
+  int64_t fused;         // features that `step` projects itself; else pre holds that part
   int A, G, REC, S, B;   // B slots: S states and what is saved of a step
   int input, reset_state;
   const int* target;
@@ -553,7 +622,7 @@ struct Plan {
   int64_t size_gradients() const { return size_w() + size_b() + size_u(); }
   int64_t size_parameters() const { return size_gradients() + size_ut(); }
   int64_t size_scratch() const {
-    return blocks_in_lanes ? 0 : rows * (A * width + (d_in + 15) / 16 * 16);
+    return blocks_in_lanes ? 0 : rows * A * width;
   }
 
   Parameters<R> parameters_in(R* memory) const {
@@ -669,25 +738,34 @@ struct BlockRows {
         const R* d = delta + (g * z.A + q) * DS * L;
         R* db = grad.b + (g * z.A + q) * DS * L;
         R* du = grad.u + (g * z.REC + gate) * DS * DS * L;
-        for (int c = 0; c < DS; ++c)
+        for (int c = 0; c < DS; c += TOGETHER)
           if (gate < z.REC)
-            gather_unit<true>(z, steps, d + c * L, read, db + c * L, du + c * DS * L);
+            gather_units<DS>(z, steps, d + c * L, read, db + c * L, du + c * DS * L);
           else
-            gather_unit<false>(z, steps, d + c * L, read, db + c * L, nullptr);
+            gather_units<0>(z, steps, d + c * L, read, db + c * L, nullptr);
       }
   }
 
-  template <bool RECURRENT>
-  INLINE void gather_unit(const Plan<R>& z, int64_t steps, const R* d, const R* read, R* db,
-                          R* du) {
-    Vec<R> sum_b{}, sum_u[DS] = {};
-    for (int64_t s = 0; s < steps; ++s, d += z.A * z.width, read += z.B * z.width) {
-      Vec<R> one = load(d);
-      sum_b += one;
-      for (int j = 0; RECURRENT && j < DS; ++j) sum_u[j] += one * load(read + j * L);
+  // components whose sums fit the registers
+  static constexpr int TOGETHER = DS == 2 || DS == 4 ? 2 : 1;
+
+  template <int READ>
+  INLINE void gather_units(const Plan<R>& z, int64_t steps, const R* d, const R* read, R* db,
+                           R* du) {
+    Vec<R> sum_b[TOGETHER] = {}, sum_u[TOGETHER][READ + 1] = {};
+    for (int64_t s = 0; s < steps; ++s, d += z.A * z.width, read += z.B * z.width)
+      for (int c = 0; c < TOGETHER; ++c) {
+        Vec<R> one = load(d + c * L);
+        sum_b[c] += one;
+        for (int j = 0; j < READ; ++j) sum_u[c][j] += one * load(read + j * L);
+      }
+    for (int c = 0; c < TOGETHER; ++c) {
+      store(db + c * L, load(db + c * L) + sum_b[c]);
+      for (int j = 0; j < READ; ++j) {
+        R* to = du + (c * DS + j) * L;
+        store(to, load(to) + sum_u[c][j]);
+      }
     }
-    store(db, load(db) + sum_b);
-    for (int j = 0; RECURRENT && j < DS; ++j) store(du + j * L, load(du + j * L) + sum_u[j]);
   }
 };
 
@@ -702,49 +780,72 @@ struct BlockLanes {
   template <bool SAVE>
   static void step(const Plan<R>& z, int rows, const Input<R>* in, const R* before, R* after,
                    int64_t stride, R*) {
-    for (int r = 0; r < rows; ++r)
-      for (int64_t g = 0; g < z.groups; ++g)
-        step_group<SAVE>(in[r].pre + g * A * DS * L, in[r].x, z.d_in,
-                         z.p.w + g * z.d_in * G * DS * L, z.p.u + g * REC * DS * DS * L,
-                         before + r * stride + g * B * DS * L,
-                         after + r * stride + g * B * DS * L);
+    constexpr int WANTED = A <= 2 ? 4 : 2;
+    constexpr int N = DS < WANTED ? WANTED / DS : 1;  // groups side by side
+    for (int r = 0; r < rows; ++r, before += stride, after += stride) {
+      int64_t g = 0;
+      for (; g + N <= z.groups; g += N) step_groups<SAVE, N>(z, g, in[r], before, after);
+      for (; g < z.groups; ++g) step_groups<SAVE, 1>(z, g, in[r], before, after);
+    }
   }
 
-  template <bool SAVE>
-  INLINE void step_group(const R* pre, const R* x, int64_t d_in, const R* w, const R* u,
-                         const R* before, R* after) {
-    Vec<R> h[DS], rh[C::RESET_BEFORE ? DS : 1];
-    for (int c = 0; c < DS; ++c) h[c] = load(before + c * L);
+  template <bool SAVE, int N>
+  INLINE void step_groups(const Plan<R>& z, int64_t g, const Input<R>& in, const R* before,
+                          R* after) {
+    constexpr int M = N * PART % 2 ? 1 : 2;  // vectors in a bundle
+    const int64_t w_group = z.fused * G * DS * L;
+    const R *pre = in.pre + g * A * DS * L, *x = in.x;
+    const R *w = z.p.w + g * w_group, *u = z.p.u + g * REC * DS * DS * L;
+    before += g * B * DS * L, after += g * B * DS * L;
+    Vec<R> h[N][DS], rh[N][C::RESET_BEFORE ? DS : 1];
+    for (int n = 0; n < N; ++n)
+      for (int c = 0; c < DS; ++c) h[n][c] = load(before + (n * B * DS + c) * L);
     for (int part = 0; part < DS; part += PART) {
-      Vec<R> a[A][PART], saved[PART][C::SAVED + 1];
+      Vec<R> a[A][N][PART], saved[C::SAVED + 1][N][PART];
       for (int q = 0; q < A; ++q)
-        for (int c = 0; c < PART; ++c) a[q][c] = load(pre + (q * DS + part + c) * L);
+        for (int n = 0; n < N; ++n)
+          for (int c = 0; c < PART; ++c) a[q][n][c] = load(pre + ((n * A + q) * DS + part + c) * L);
       const R* wi = w + part * L;
-      for (int64_t i = 0; i < d_in; ++i, wi += G * DS * L)
-        for (int q = 0; q < G; ++q)
-          for (int c = 0; c < PART; ++c)
-            a[C::INPUT + q][c] += x[i] * load(wi + (q * DS + c) * L);
+      for (int64_t i = 0; i < z.fused; ++i, wi += G * DS * L)
+        for (int n = 0; n < N; ++n)
+          for (int q = 0; q < G; ++q)
+            for (int c = 0; c < PART; ++c)
+              a[C::INPUT + q][n][c] += x[i] * load(wi + n * w_group + (q * DS + c) * L);
       for (int q = 0; q < REC; ++q) {
         const bool reset = C::RESET_BEFORE && q == REC - 1;
         if constexpr (C::RESET_BEFORE)
-          for (int c = 0; reset && c < DS; ++c) {
-            C::template reset<R>(a[0][c], h[c], saved[c]);
-            rh[c] = saved[c][C::RESET_STATE];
-          }
-        const Vec<R>* read = reset ? rh : h;
-        for (int c = 0; c < PART; ++c)
-          for (int j = 0; j < DS; ++j)
-            a[C::TARGET[q]][c] += load(u + ((q * DS + part + c) * DS + j) * L) * read[j];
+          for (int n = 0; n < N; ++n)
+            for (int c = 0; reset && c < DS; ++c) {
+              Bundle<R, 1> out[2];
+              C::reset(Bundle<R, 1>{a[0][n][c]}, Bundle<R, 1>{h[n][c]}, out);
+              for (int i = 0; i < 2; ++i) saved[i][n][c] = out[i].v[0];
+              rh[n][c] = saved[C::RESET_STATE][n][c];
+            }
+        for (int n = 0; n < N; ++n)
+          for (int c = 0; c < PART; ++c)
+            for (int j = 0; j < DS; ++j)
+              a[C::TARGET[q]][n][c] +=
+                  load(u + (((n * REC + q) * DS + part + c) * DS + j) * L) *
+                  (reset ? rh[n][j] : h[n][j]);
       }
-      for (int c = 0; c < PART; ++c) {
-        Vec<R> one[A], s[S];
-        for (int q = 0; q < A; ++q) one[q] = a[q][c];
-        s[0] = h[part + c];
-        for (int i = 1; i < S; ++i) s[i] = load(before + (i * DS + part + c) * L);
-        C::template forward<R>(one, s, saved[c]);
-        for (int i = 0; i < S; ++i) store(after + (i * DS + part + c) * L, s[i]);
-        for (int i = 0; SAVE && i < C::SAVED; ++i)
-          store(after + ((S + i) * DS + part + c) * L, saved[c][i]);
+      for (int first = 0; first < N * PART; first += M) {
+        Bundle<R, M> one[A], s[S], keep[C::SAVED + 1];
+        for (int m = 0; m < M; ++m) {
+          const int n = (first + m) / PART, c = (first + m) % PART;
+          for (int q = 0; q < A; ++q) one[q].v[m] = a[q][n][c];
+          s[0].v[m] = h[n][part + c];
+          for (int i = 1; i < S; ++i)
+            s[i].v[m] = load(before + ((n * B + i) * DS + part + c) * L);
+          for (int i = 0; C::RESET_BEFORE && i < 2; ++i) keep[i].v[m] = saved[i][n][c];
+        }
+        C::forward(one, s, keep);
+        for (int m = 0; m < M; ++m) {
+          const int n = (first + m) / PART, c = (first + m) % PART;
+          for (int i = 0; i < S; ++i)
+            store(after + ((n * B + i) * DS + part + c) * L, s[i].v[m]);
+          for (int i = 0; SAVE && i < C::SAVED; ++i)
+            store(after + ((n * B + S + i) * DS + part + c) * L, keep[i].v[m]);
+        }
       }
     }
   }
@@ -763,23 +864,26 @@ struct BlockLanes {
                          R* delta) {
     Vec<R> de[DS], d[A][DS];
     for (int c = 0; c < DS; ++c) {
-      Vec<R> one[S], s[S], was[S], saved[C::SAVED + 1], out[A] = {};
-      for (int i = 0; i < S; ++i) one[i] = load(e + (i * DS + c) * L);
-      if (dh) one[0] += load(dh + c * L);
-      for (int i = 0; i < S; ++i) s[i] = load(now + (i * DS + c) * L);
-      for (int i = 0; i < S; ++i) was[i] = load(before + (i * DS + c) * L);
-      for (int i = 0; i < C::SAVED; ++i) saved[i] = load(now + ((S + i) * DS + c) * L);
-      C::template backward<R>(one, s, saved, was, out);
-      de[c] = one[0];
-      for (int i = 1; i < S; ++i) store(e + (i * DS + c) * L, one[i]);
-      for (int q = 0; q < A; ++q) d[q][c] = out[q];
+      Bundle<R, 1> one[S], s[S], was[S], saved[C::SAVED + 1], out[A] = {};
+      for (int i = 0; i < S; ++i) one[i] = {load(e + (i * DS + c) * L)};
+      if (dh) one[0].v[0] += load(dh + c * L);
+      for (int i = 0; i < S; ++i) s[i] = {load(now + (i * DS + c) * L)};
+      for (int i = 0; i < S; ++i) was[i] = {load(before + (i * DS + c) * L)};
+      for (int i = 0; i < C::SAVED; ++i) saved[i] = {load(now + ((S + i) * DS + c) * L)};
+      C::backward(one, s, saved, was, out);
+      de[c] = one[0].v[0];
+      for (int i = 1; i < S; ++i) store(e + (i * DS + c) * L, one[i].v[0]);
+      for (int q = 0; q < A; ++q) d[q][c] = out[q].v[0];
     }
     if constexpr (C::RESET_BEFORE) {
       Vec<R> drh[DS] = {};
       add_back(u + (REC - 1) * DS * DS * L, d[C::TARGET[REC - 1]], drh);
       for (int c = 0; c < DS; ++c) {
-        Vec<R> saved[1] = {load(now + (S * DS + c) * L)};
-        C::template backward_reset<R>(drh[c], &de[c], saved, load(before + c * L), &d[0][c]);
+        Bundle<R, 1> one{de[c]}, r{load(now + (S * DS + c) * L)}, out;
+        C::backward_reset(Bundle<R, 1>{drh[c]}, &one, &r, Bundle<R, 1>{load(before + c * L)},
+                          &out);
+        de[c] = one.v[0];
+        d[0][c] = out.v[0];
       }
     }
     for (int q = 0; q < REC - C::RESET_BEFORE; ++q)
@@ -849,40 +953,45 @@ struct UnitLanes : UnitRows<R> {
   static void step(const Plan<R>& z, int rows, const Input<R>* in, const R* before, R* after,
                    int64_t stride, R* scratch) {
     const int64_t width = z.width;
-    R *a = scratch, *x = scratch + z.rows * A * width;
-    for (int r = 0; r < rows; ++r) {
-      memcpy(a + r * A * width, in[r].pre, A * width * sizeof(R));
-      memcpy(x + r * z.d_in, in[r].x, z.d_in * sizeof(R));
-    }
-    add_product<R>(rows, C::G * width, z.d_in, x, z.d_in, 1, z.p.w, C::G * width,
-                   a + C::INPUT * width, A * width);
+    R* a = scratch;
+    for (int r = 0; r < rows; ++r) memcpy(a + r * A * width, in[r].pre, A * width * sizeof(R));
     for (int q = 0; q < REC - C::RESET_BEFORE; ++q)
       add_recurrent(z, rows, z.p.u, q, before, stride, a + C::TARGET[q] * width, A * width);
     if constexpr (C::RESET_BEFORE) {
       for (int r = 0; r < rows; ++r)
         for (int64_t v = 0; v < width; v += L) {
-          Vec<R> saved[2];
-          C::template reset<R>(load(a + r * A * width + v), load(before + r * stride + v), saved);
-          for (int i = 0; i < 2; ++i) store(after + r * stride + (S + i) * width + v, saved[i]);
+          Bundle<R, 1> saved[2];
+          C::reset(Bundle<R, 1>{load(a + r * A * width + v)},
+                   Bundle<R, 1>{load(before + r * stride + v)}, saved);
+          for (int i = 0; i < 2; ++i)
+            store(after + r * stride + (S + i) * width + v, saved[i].v[0]);
         }
       add_recurrent(z, rows, z.p.u, REC - 1, after + (S + C::RESET_STATE) * width, stride,
                     a + C::TARGET[REC - 1] * width, A * width);
     }
-    for (int r = 0; r < rows; ++r)
-      for (int64_t v = 0; v < width; v += L)
-        step_units<SAVE>(width, a + r * A * width + v, before + r * stride + v,
-                         after + r * stride + v);
+    for (int r = 0; r < rows; ++r, a += A * width, before += stride, after += stride) {
+      int64_t v = 0;
+      for (; v + 2 * L <= width; v += 2 * L)
+        step_units<SAVE, 2>(width, a + v, before + v, after + v);
+      if (v < width) step_units<SAVE, 1>(width, a + v, before + v, after + v);
+    }
   }
 
-  template <bool SAVE>
+  template <bool SAVE, int M>
   INLINE void step_units(int64_t width, const R* pre, const R* before, R* after) {
-    Vec<R> a[A], s[S], saved[C::SAVED + 1];
-    for (int q = 0; q < A; ++q) a[q] = load(pre + q * width);
-    for (int i = 0; i < S; ++i) s[i] = load(before + i * width);
-    for (int i = 0; C::RESET_BEFORE && i < 2; ++i) saved[i] = load(after + (S + i) * width);
-    C::template forward<R>(a, s, saved);
-    for (int i = 0; i < S; ++i) store(after + i * width, s[i]);
-    for (int i = 0; SAVE && i < C::SAVED; ++i) store(after + (S + i) * width, saved[i]);
+    Bundle<R, M> a[A], s[S], saved[C::SAVED + 1];
+    for (int m = 0; m < M; ++m) {
+      for (int q = 0; q < A; ++q) a[q].v[m] = load(pre + q * width + m * L);
+      for (int i = 0; i < S; ++i) s[i].v[m] = load(before + i * width + m * L);
+      for (int i = 0; C::RESET_BEFORE && i < 2; ++i)
+        saved[i].v[m] = load(after + (S + i) * width + m * L);
+    }
+    C::forward(a, s, saved);
+    for (int m = 0; m < M; ++m) {
+      for (int i = 0; i < S; ++i) store(after + i * width + m * L, s[i].v[m]);
+      for (int i = 0; SAVE && i < C::SAVED; ++i)
+        store(after + (S + i) * width + m * L, saved[i].v[m]);
+    }
   }
 
   static void back(const Plan<R>& z, int rows, const R* before, const R* now, int64_t stride,
@@ -899,12 +1008,12 @@ struct UnitLanes : UnitRows<R> {
                     scratch, width);
       for (int r = 0; r < rows; ++r)
         for (int64_t v = 0; v < width; v += L) {
-          Vec<R> saved[1] = {load(now + r * stride + S * width + v)}, out[A] = {};
-          Vec<R> de = load(e + r * S * width + v);
-          C::template backward_reset<R>(load(scratch + r * width + v), &de, saved,
-                                        load(before + r * stride + v), out);
-          store(e + r * S * width + v, de);
-          store(delta + r * delta_stride + v, out[0]);
+          Bundle<R, 1> saved{load(now + r * stride + S * width + v)}, out;
+          Bundle<R, 1> de{load(e + r * S * width + v)};
+          C::backward_reset(Bundle<R, 1>{load(scratch + r * width + v)}, &de, &saved,
+                            Bundle<R, 1>{load(before + r * stride + v)}, &out);
+          store(e + r * S * width + v, de.v[0]);
+          store(delta + r * delta_stride + v, out.v[0]);
         }
     }
     for (int q = 0; q < REC - C::RESET_BEFORE; ++q)
@@ -913,15 +1022,15 @@ struct UnitLanes : UnitRows<R> {
 
   INLINE void back_units(int64_t width, const R* before, const R* now, const R* dh, R* e,
                          R* delta) {
-    Vec<R> one[S], s[S], was[S], saved[C::SAVED + 1], out[A] = {};
-    for (int i = 0; i < S; ++i) one[i] = load(e + i * width);
-    if (dh) one[0] += load(dh);
-    for (int i = 0; i < S; ++i) s[i] = load(now + i * width);
-    for (int i = 0; i < S; ++i) was[i] = load(before + i * width);
-    for (int i = 0; i < C::SAVED; ++i) saved[i] = load(now + (S + i) * width);
-    C::template backward<R>(one, s, saved, was, out);
-    for (int i = 0; i < S; ++i) store(e + i * width, one[i]);
-    for (int q = 0; q < A; ++q) store(delta + q * width, out[q]);
+    Bundle<R, 1> one[S], s[S], was[S], saved[C::SAVED + 1], out[A] = {};
+    for (int i = 0; i < S; ++i) one[i] = {load(e + i * width)};
+    if (dh) one[0].v[0] += load(dh);
+    for (int i = 0; i < S; ++i) s[i] = {load(now + i * width)};
+    for (int i = 0; i < S; ++i) was[i] = {load(before + i * width)};
+    for (int i = 0; i < C::SAVED; ++i) saved[i] = {load(now + (S + i) * width)};
+    C::backward(one, s, saved, was, out);
+    for (int i = 0; i < S; ++i) store(e + i * width, one[i].v[0]);
+    for (int q = 0; q < A; ++q) store(delta + q * width, out[q].v[0]);
   }
 };
 
@@ -936,6 +1045,7 @@ void put_blocks_in_lanes(Plan<R>& z) {
   z.groups = (z.K + LANES<R> - 1) / LANES<R>;
   const int64_t vectors = z.groups * DS;  // 16 of them hide the latency of each
   z.rows = vectors >= 16 ? 1 : vectors >= 8 ? 2 : vectors >= 4 ? 4 : 8;
+  z.fused = z.d_in;
   z.step = Loops::template step<false>;
   z.step_and_save = Loops::template step<true>;
   z.back = Loops::back;
@@ -952,6 +1062,7 @@ void put_units_in_lanes(Plan<R>& z) {
   z.span = z.K * z.DS;
   z.groups = 1;
   z.rows = MAX_ROWS;
+  z.fused = 0;
   z.step = Loops::template step<false>;
   z.step_and_save = Loops::template step<true>;
   z.back = Loops::back;
@@ -1018,7 +1129,7 @@ struct Layer {
 
   explicit Layer(const Scan& scan)
       : z(scan), d(scan.K * scan.d_s), d_in(scan.d_in),
-        n_chunks((scan.T + scan.chunk - 1) / scan.chunk) {}
+        n_chunks(scan.chunk ? (scan.T + scan.chunk - 1) / scan.chunk : 0) {}
 
   // ---- parameters in the kernel's order
 
@@ -1075,7 +1186,8 @@ struct Layer {
   // numbers, the parts in the order of `work_in`
   int64_t size_work(bool backward) const {
     const int64_t steps = backward ? z.chunk : 0, rows = lay.rows;
-    return rows * lay.width * (lay.A + (steps + 1) * lay.B + steps * lay.A + lay.S + 2) + lay.size_scratch();
+    return rows * lay.width * (AHEAD * lay.A + (steps + 1) * lay.B + steps * lay.A + lay.S + 2) +
+           lay.size_scratch();
   }
 
   Work work_in(R* memory, bool backward) const {
@@ -1084,7 +1196,7 @@ struct Layer {
     w.record = memory;
     w.delta = w.record + n * (steps + 1) * lay.B;
     w.pre = w.delta + n * steps * lay.A;
-    w.e = w.pre + n * lay.A;
+    w.e = w.pre + n * AHEAD * lay.A;
     w.dh = w.e + n * lay.S;
     w.mean = w.dh + n;
     w.scratch = w.mean + n;
@@ -1102,8 +1214,6 @@ struct Layer {
       const int64_t n = order ? order[start + r] : start + r;
       const int64_t steps = z.lengths ? z.lengths[n] : z.T;
       w.rows[r] = {n, steps, n * z.T + (z.reverse ? steps - 1 : 0), z.reverse ? -1 : 1};
-      // where the inputs go is the same at every step: the bias stays
-      memcpy(w.pre + r * lay.A * lay.width, lay.p.b, lay.A * lay.width * sizeof(R));
     }
     return rows;
   }
@@ -1113,17 +1223,34 @@ struct Layer {
     return rows;
   }
 
-  void input(const Work& w, int r, int64_t s, Input<R>& in) const {
-    const int64_t t = w.rows[r].time(s);
-    const R* x = (const R*)z.x + t * d_in;
-    R* pre = w.pre + r * lay.A * lay.width;
-    for (int g = 0; g < lay.G && z.p; ++g)
-      lay.load(lay, (const R*)z.p + (t * lay.G + g) * d, pre, lay.input + g, lay.A);
-    take_candidate(x, pre);
-    in = {x, pre};
+  // What step i of a chunk that starts at step `start` reads, for the rows still running.
+  // Every AHEAD steps the input parts of the next ones are computed.
+  void input(const Work& w, int rows, int64_t start, int64_t i, Input<R>* in) const {
+    const int64_t size = lay.A * lay.width, ahead = i % AHEAD, s = start + i;
+    const bool fused = lay.fused == lay.d_in && !z.p && !lay.highway;
+    for (int r = 0; r < rows; ++r) {
+      const Row& row = w.rows[r];
+      R* pre = w.pre + r * AHEAD * size;
+      const R* x = (const R*)z.x + row.time(s) * d_in;
+      if (!fused && !ahead) look_ahead(row, s, x, pre);
+      in[r] = {x, fused ? lay.p.b : pre + ahead * size};
+    }
   }
-  void take_candidate(const R* x, R* pre) const {
-    if (lay.highway) lay.load(lay, x, pre, 0, lay.A);
+
+  void look_ahead(const Row& row, int64_t s, const R* x, R* pre) const {
+    const int64_t size = lay.A * lay.width;
+    const int64_t steps = row.steps - s < AHEAD ? row.steps - s : AHEAD;
+    for (int64_t i = 0; i < steps; ++i) {
+      R* one = pre + i * size;
+      memcpy(one, lay.p.b, size * sizeof(R));
+      if (lay.highway) lay.load(lay, x + i * row.direction * d_in, one, 0, lay.A);
+      for (int g = 0; g < lay.G && z.p; ++g)
+        lay.load(lay, (const R*)z.p + (row.time(s + i) * lay.G + g) * d, one, lay.input + g, lay.A);
+    }
+    const int64_t group = lay.G * lay.span;
+    for (int64_t g = 0; g < lay.groups && lay.d_in; ++g)
+      add_product<R>(steps, group, d_in, x, row.direction * d_in, 1, lay.p.w + g * d_in * group,
+                     group, pre + (g * lay.A + lay.input) * lay.span, size);
   }
 
   // a record's states from up to lay.S arrays of the ops; null stands for zeros
@@ -1152,7 +1279,7 @@ struct Layer {
     for (int64_t chunk = 0, s = 0; rows; ++chunk) {
       for (int r = 0; r < rows && z.checkpoints; ++r) store_checkpoint(w, r, chunk);
       for (; s < (chunk + 1) * z.chunk && (rows = still_running(w, rows, s)); ++s) {
-        for (int r = 0; r < rows; ++r) input(w, r, s, in[r]);
+        input(w, rows, chunk * z.chunk, s - chunk * z.chunk, in);
         lay.step(lay, rows, in, w.record, w.record, stride, w.scratch);
         for (int r = 0; r < rows; ++r) output(w, r, s);
       }
@@ -1247,11 +1374,19 @@ struct Layer {
     Input<R> in[MAX_ROWS];
     for (int64_t s = 0; s < z.chunk; ++s) {
       rows = still_running(w, rows, chunk * z.chunk + s);
-      for (int r = 0; r < rows; ++r) input(w, r, chunk * z.chunk + s, in[r]);
       if (!rows) break;
+      input(w, rows, chunk * z.chunk, s, in);
+      for (int r = 0; r < rows; ++r) prefetch_gradient(w.rows[r], chunk * z.chunk + s);
       lay.step_and_save(lay, rows, in, record(w, 0, s), record(w, 0, s + 1),
                               (z.chunk + 1) * lay.B * lay.width, w.scratch);
     }
+  }
+
+  // the way down reads it against the direction in which memory is fetched ahead
+  void prefetch_gradient(const Row& row, int64_t s) const {
+    if (z.outputs != ALL || !z.dh) return;
+    const char* start = (const char*)((const R*)z.dh + row.time(s) * d);
+    for (size_t i = 0; i < d * sizeof(R); i += 64) __builtin_prefetch(start + i);
   }
 
   void descend(Work& w, int all, int64_t start) const {
@@ -1454,7 +1589,7 @@ struct Stepper {
 
 template <class R>
 struct StepperOf : Stepper {
-  const Scan z;
+  Scan z;
   Layer<R> layer;
   typename Layer<R>::Work work;
 
@@ -1477,8 +1612,9 @@ struct StepperOf : Stepper {
 
   void take(const R* x, R* h) {
     FlushToZero flush;
-    layer.take_candidate(x, work.pre);
-    const Input<R> in{x, work.pre};
+    z.x = x;
+    Input<R> in;
+    layer.input(work, 1, 0, 0, &in);
     layer.lay.step(layer.lay, 1, &in, work.record, work.record, 0, work.scratch);
     layer.lay.store(layer.lay, h, work.record, 0, layer.lay.B);
   }
@@ -1526,12 +1662,17 @@ int64_t dispatch(const Scan& z, void* memory) {
 template <class R>
 void tanh_of(const R* x, R* y, int64_t n) {
   FlushToZero flush;
+  constexpr int64_t L = LANES<R>;
   int64_t i = 0;
-  for (; i + LANES<R> <= n; i += LANES<R>) store(y + i, tanh_(load(x + i)));
-  Vec<R> rest{};
-  for (int64_t l = i; l < n; ++l) rest[l - i] = x[l];
+  for (; i + 2 * L <= n; i += 2 * L) {
+    const auto both = tanh_(Bundle<R, 2>{load(x + i), load(x + i + L)});
+    store(y + i, both.v[0]);
+    store(y + i + L, both.v[1]);
+  }
+  Bundle<R, 2> rest{};
+  for (int64_t l = i; l < n; ++l) rest.v[(l - i) / L][(l - i) % L] = x[l];
   rest = tanh_(rest);
-  for (int64_t l = i; l < n; ++l) y[l] = rest[l - i];
+  for (int64_t l = i; l < n; ++l) y[l] = rest.v[(l - i) / L][(l - i) % L];
 }
 
 }  // namespace
