@@ -569,7 +569,7 @@ struct Input {
 template <class R>
 struct Plan {
   int64_t K, d_s, d_in;  // d_in = 0: p is given
-  int64_t fused;         // features that `step` projects itself; else pre holds that part
+  int64_t fused;         // features that `step` multiplies by w itself: all or none
   int A, G, REC, S, B;   // B slots: S states and what is saved of a step
   int input, reset_state;
   const int* target;
@@ -1248,7 +1248,7 @@ struct Layer {
         lay.load(lay, (const R*)z.p + (row.time(s + i) * lay.G + g) * d, one, lay.input + g, lay.A);
     }
     const int64_t group = lay.G * lay.span;
-    for (int64_t g = 0; g < lay.groups && lay.d_in; ++g)
+    for (int64_t g = 0; g < lay.groups && lay.d_in > lay.fused; ++g)
       add_product<R>(steps, group, d_in, x, row.direction * d_in, 1, lay.p.w + g * d_in * group,
                      group, pre + (g * lay.A + lay.input) * lay.span, size);
   }
