@@ -102,8 +102,10 @@ def bare_fit(case, module, X, y):
     x, y = torch.from_numpy(X), torch.from_numpy(y)[:, None]
     parameters = list(module.parameters())
     optimizer = torch.optim.Adam(parameters, lr=0.01, fused=True)
+    generator = torch.Generator().manual_seed(0)
     for _ in range(case.max_epochs):
-        for rows in torch.randperm(len(x)).split(case.batch_size):
+        order = torch.randperm(len(x), generator=generator)
+        for rows in order.split(case.batch_size):
             optimizer.zero_grad()
             loss = (module(x[rows]) - y[rows]).square().mean()
             loss.backward()

@@ -267,7 +267,9 @@ class ParaRNNClassifier(ParaRNNFamily, SequenceClassifier):
     batch_size : int or "full", default=32
         Samples in a training step.
     shuffle : bool, default=True
-        Whether the samples are shuffled anew in every epoch.
+        Whether the samples are shuffled anew in every epoch. Sequences of unequal
+        length then share a batch with others of about their length, unless samples or
+        classes have weights.
     early_stopping : bool, default=False
         Whether to stop when the validation loss stops falling. The weights of the best
         epoch are restored in any case, also when `max_epochs` is reached.
@@ -450,7 +452,9 @@ class LRUClassifier(LRUFamily, SequenceClassifier):
     batch_size : int or "full", default=32
         Samples in a training step.
     shuffle : bool, default=True
-        Whether the samples are shuffled anew in every epoch.
+        Whether the samples are shuffled anew in every epoch. Sequences of unequal
+        length then share a batch with others of about their length, unless samples or
+        classes have weights.
     early_stopping : bool, default=False
         Whether to stop when the validation loss stops falling. The weights of the best
         epoch are restored in any case, also when `max_epochs` is reached.

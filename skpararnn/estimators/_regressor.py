@@ -205,7 +205,9 @@ class ParaRNNRegressor(ParaRNNFamily, SequenceRegressor):
     batch_size : int or "full", default=32
         Samples in a training step.
     shuffle : bool, default=True
-        Whether the samples are shuffled anew in every epoch.
+        Whether the samples are shuffled anew in every epoch. Sequences of unequal
+        length then share a batch with others of about their length, unless they have
+        weights.
     early_stopping : bool, default=False
         Whether to stop when the validation loss stops falling. The weights of the best
         epoch are restored in any case, also when `max_epochs` is reached.
@@ -389,7 +391,9 @@ class LRURegressor(LRUFamily, SequenceRegressor):
     batch_size : int or "full", default=32
         Samples in a training step.
     shuffle : bool, default=True
-        Whether the samples are shuffled anew in every epoch.
+        Whether the samples are shuffled anew in every epoch. Sequences of unequal
+        length then share a batch with others of about their length, unless they have
+        weights.
     early_stopping : bool, default=False
         Whether to stop when the validation loss stops falling. The weights of the best
         epoch are restored in any case, also when `max_epochs` is reached.

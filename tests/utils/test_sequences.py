@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 from numpy.testing import assert_array_equal
 
-from skpararnn.utils._sequences import check_sequences
+from skpararnn.utils._sequences import all_finite, check_sequences
 
 LENGTHS = (3, 1, 5, 2)
 LONGEST = max(LENGTHS)
@@ -552,6 +552,43 @@ def test_take_and_padded_agree_with_the_arrays(container, rows):
         for row, array in zip(x, chosen, strict=True):
             assert_array_equal(row[: len(array)], array)
             assert_array_equal(row[len(array) :], 0)
+
+
+@pytest.mark.parametrize("rows", [slice(1, 3), [2, 0], [True, False, True]])
+def test_sequences_of_one_length_are_a_block(rows):
+    X = np.random.default_rng(0).normal(size=(3, 5, 2)).astype(np.float32)
+    sequences = check_sequences(X)
+    assert np.shares_memory(sequences.block, X)
+    assert_array_equal(sequences.block, X)
+    x, lengths = sequences.padded(rows, 7)
+    assert_array_equal(x[:, :5], X[rows])
+    assert not x[:, 5:].any()
+    assert_array_equal(lengths, [5, 5])
+    assert not np.shares_memory(sequences.padded(rows)[0], X)
+    assert check_sequences(make_list()).block is None
+
+
+@pytest.mark.parametrize("lengths", [LENGTHS, (4, 4, 4)])
+def test_places_say_where_the_steps_of_a_batch_are(lengths):
+    sequences = check_sequences(make_list(lengths=lengths))
+    at, real = sequences.places([2, 0], 9)
+    assert at.shape == real.shape == (2, 9)
+    assert not at[~real].any()
+    expected = np.concatenate([sequences[2], sequences[0]])
+    assert_array_equal(sequences.values[at[real]], expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_all_finite_is_not_fooled_by_the_sum(dtype):
+    largest = np.finfo(dtype).max
+    values = np.full((50, 3), largest, dtype)
+    assert all_finite(values)  # though their sum is infinite
+    assert all_finite(values * np.array([[1], [-1]] * 25, dtype))
+    for bad in (np.nan, np.inf, -np.inf):
+        values[30, 1] = bad
+        assert not all_finite(values)
+    values[31, 1] = np.inf  # and the sum is NaN
+    assert not all_finite(values)
 
 
 @pytest.mark.parametrize("trailing", [(), (1,), (2, 3)])
