@@ -1,8 +1,28 @@
-"""Medians of candidates that take turns."""
+"""Times of candidates that take turns."""
 
 import statistics
 import time
+from collections.abc import Callable
 from typing import NamedTuple
+
+
+class Times(NamedTuple):
+    """Seconds of every candidate in every round.
+
+    Parameters
+    ----------
+    rounds : list of dict of str to float
+    """
+
+    rounds: list
+
+    def seconds(self, name):
+        """Return the median of a candidate."""
+        return statistics.median(times[name] for times in self.rounds)
+
+    def ratio(self, above, below):
+        """Return the median of a ratio; what slows a whole round cancels in it."""
+        return statistics.median(times[above] / times[below] for times in self.rounds)
 
 
 class Clock(NamedTuple):
@@ -13,17 +33,24 @@ class Clock(NamedTuple):
     seconds : float
         Time for all rounds together, as far as the bounds allow.
     fewest, most : int
-        Rounds; in each of them every candidate runs once. One more is a warm-up.
+        Rounds; one more is a warm-up. In each of them every candidate runs once, or a
+        few times where another one takes much longer, and the median counts.
+    timer : callable, default=time.process_time
+        By default the time that the processor worked for this process: on one thread
+        it is the time on the clock, less what other processes took.
     """
 
     seconds: float
     fewest: int
     most: int
+    timer: Callable = time.process_time
 
-    def medians(self, candidates):
-        """Seconds of each candidate.
+    def on_the_wall(self):
+        """Return the clock for several threads or processes."""
+        return self._replace(timer=time.perf_counter)
 
-        In turns, because the speed of a machine wanders: what slows one slows all.
+    def time(self, candidates):
+        """Run the candidates in turns, because the speed of a machine wanders.
 
         Parameters
         ----------
@@ -31,26 +58,36 @@ class Clock(NamedTuple):
 
         Returns
         -------
-        dict of str to float
+        Times
         """
-        warm_up = sum(_run(candidates).values())
-        n_rounds = int(self.seconds / warm_up) if warm_up else self.most
-        n_rounds = min(max(n_rounds, self.fewest), self.most)
-        rounds = [_run(candidates) for _ in range(n_rounds)]
+        once = {name: self._run(call) for name, call in candidates.items()}
+        slowest = max(once.values())
+        calls = {
+            name: _between(1, slowest / seconds / 10, MOST_CALLS)
+            for name, seconds in once.items()
+        }
+        one_round = sum(calls[name] * seconds for name, seconds in once.items())
+        n_rounds = _between(self.fewest, self.seconds / one_round, self.most)
+        return Times([self._round(candidates, calls) for _ in range(n_rounds)])
+
+    def _round(self, candidates, calls):
+        """Seconds of each candidate."""
         return {
-            name: statistics.median(times[name] for times in rounds)
-            for name in candidates
+            name: statistics.median(self._run(call) for _ in range(calls[name]))
+            for name, call in candidates.items()
         }
 
-
-def _run(candidates):
-    """Seconds of one call of each."""
-    times = {}
-    for name, call in candidates.items():
-        start = time.perf_counter()
+    def _run(self, call):
+        start = self.timer()
         call()
-        times[name] = time.perf_counter() - start
-    return times
+        return self.timer() - start
+
+
+MOST_CALLS = 9  # in a round
+
+
+def _between(least, number, most):
+    return min(max(int(number), least), most)
 
 
 def repeated(call, times):

@@ -114,9 +114,10 @@ def against_torch(cases, clock, task):
     make, sizes = STEPS[task], cases[0].sizes
     with n_threads(sizes.threads):
         x = make_input(sizes)
+        clock = clock if sizes.threads == 1 else clock.on_the_wall()
         steps = {i: make(Ours(case.sizes), x) for i, case in enumerate(cases)}
-        seconds = clock.medians(steps | {"torch": make(Torchs(sizes), x)})
-    return [_ratio(seconds[i], seconds["torch"]) for i in steps]
+        times = clock.time(steps | {"torch": make(Torchs(sizes), x)})
+    return [_speedup(times, i, "torch") for i in steps]
 
 
 def baseline_of(case):
@@ -132,17 +133,21 @@ def against_reference(cases, clock):
     check(case.sizes)
     with n_threads(case.sizes.threads):
         x = make_input(case.sizes)
-        seconds = clock.medians(
+        times = clock.time(
             {
                 "ours": training_step(Ours(case.sizes), x),
-                "reference": training_step(Ours(case.sizes, "reference"), x),
+                "baseline": training_step(Ours(case.sizes, "reference"), x),
             }
         )
-    return [_ratio(seconds["ours"], seconds["reference"])]
+    return [_speedup(times)]
 
 
-def _ratio(ours, baseline, unit="ms", size=MILLISECOND):
-    return Measured(baseline / ours, ours / size, baseline / size, unit)
+def _speedup(times, ours="ours", baseline="baseline"):
+    return Measured(times.ratio(baseline, ours), *_milliseconds(times, ours, baseline))
+
+
+def _milliseconds(times, ours="ours", baseline="baseline"):
+    return *(times.seconds(name) / MILLISECOND for name in (ours, baseline)), "ms"
 
 
 def fraction_of_ceiling(cases, clock, task, passes):
@@ -155,20 +160,17 @@ def fraction_of_ceiling(cases, clock, task, passes):
     check(case.sizes)
     with n_threads(case.sizes.threads):
         step = STEPS[task](Ours(case.sizes), make_input(case.sizes))
-        calls = {n: repeated(_tanh_of(n), 500) for n in (1024, 4096)}
-        seconds = clock.medians({"step": step} | calls)
-    per_number = (seconds[4096] - seconds[1024]) / 500 / (4096 - 1024)
+        calls = {n: repeated(_tanh_of(n), REPEATS) for n in (FEW, MANY)}
+        times = clock.time({"ours": step} | calls)
     s = case.sizes
     evaluations = passes * gates_with_tanh(s.cell) * s.N * s.T * s.K * s.d_s
-    ceiling = evaluations * per_number
-    return [
-        Measured(
-            ceiling / seconds["step"],
-            seconds["step"] / MILLISECOND,
-            ceiling / MILLISECOND,
-            "ms",
-        )
-    ]
+    share = evaluations / REPEATS / (MANY - FEW)
+    for seconds in times.rounds:
+        seconds["baseline"] = share * (seconds[MANY] - seconds[FEW])
+    return [Measured(times.ratio("baseline", "ours"), *_milliseconds(times))]
+
+
+FEW, MANY, REPEATS = 1024, 4096, 1000
 
 
 def _tanh_of(n):
@@ -197,14 +199,13 @@ def half_short(cases, clock):
     check(case.sizes)
     with n_threads(case.sizes.threads):
         x, module = make_input(case.sizes), Ours(case.sizes)
-        seconds = clock.medians(
+        times = clock.time(
             {
-                "short": training_step(module, x, short_lengths(case.sizes)),
-                "long": training_step(module, x),
+                "ours": training_step(module, x, short_lengths(case.sizes)),
+                "baseline": training_step(module, x),
             }
         )
-    share = seconds["short"] / seconds["long"]
-    return [Measured(share, *(seconds[k] / MILLISECOND for k in seconds), "ms")]
+    return [Measured(times.ratio("ours", "baseline"), *_milliseconds(times))]
 
 
 CODES = {"rnn": "rnn_tanh", "lstm": "lstm", "gru": "gru_after", "lru": "lru_tanh"}
@@ -222,8 +223,8 @@ def one_step(cases, clock):
     module, x = MODULES[sizes.cell](sizes.d_in, sizes.K * sizes.d_s), make_input(sizes)
     calls = {"ours": stepper.advance, "torch": _torch_step(module, x[:, 0])}
     with n_threads(1):
-        seconds = clock.medians({k: repeated(f, 1000) for k, f in calls.items()})
-    microseconds = [seconds[k] / 1000 / MICROSECOND for k in calls]
+        times = clock.time({k: repeated(f, REPEATS) for k, f in calls.items()})
+    microseconds = [times.seconds(k) / REPEATS / MICROSECOND for k in calls]
     return [Measured(microseconds[0], *microseconds, "us")]
 
 
@@ -245,27 +246,24 @@ def epoch(cases, clock):
     """Time an epoch of `fit`, with its share of what is done once."""
     (case,) = cases
     with n_threads(case.sizes.threads):
-        seconds = clock.medians(fitting.fits(case.sizes))
-    return [_ratio(*(seconds[k] / case.sizes.max_epochs for k in SIDES))]
+        times = clock.time(fitting.fits(case.sizes))
+    value, *both, unit = _speedup(times)
+    return [Measured(value, *(ms / case.sizes.max_epochs for ms in both), unit)]
 
 
 def predict(cases, clock):
     """Time `predict` for all rows."""
     (case,) = cases
     with n_threads(case.sizes.threads):
-        seconds = clock.medians(fitting.predictions(case.sizes))
-    return [_ratio(*(seconds[k] for k in SIDES))]
+        return [_speedup(clock.time(fitting.predictions(case.sizes)))]
 
 
 def grid_search(cases, clock):
     """Time a GridSearchCV; the warm-up starts the processes."""
     (case,) = cases
     with n_threads(case.sizes.threads):
-        seconds = clock.medians(fitting.searches(case.sizes))
-    return [_ratio(*(seconds[k] for k in SIDES))]
-
-
-SIDES = ("ours", "baseline")
+        clock = clock if case.sizes.n_jobs == 1 else clock.on_the_wall()
+        return [_speedup(clock.time(fitting.searches(case.sizes)))]
 
 
 # ----------------------------------------------------------------------- new processes
@@ -283,7 +281,7 @@ def memory_of_fit(cases, clock):
             )
         )
         / MEGABYTE
-        for side in SIDES
+        for side in ("ours", "baseline")
     ]
     return [Measured(peaks[0], *peaks, "MB")]
 
@@ -293,15 +291,20 @@ def import_time(cases, clock):
     (case,) = cases
     codes = {**case.sizes._asdict(), "start": "pass"}
     rounds = (clock.fewest + 1) // 2  # seconds each, and no cache but the disk's
-    seconds = clock._replace(fewest=rounds, most=rounds).medians(
-        {
-            name: lambda code=code: run_python(code)
-            for name, code in codes.items()
-            if code is not None
-        }
+    times = (
+        clock.on_the_wall()
+        ._replace(fewest=rounds, most=rounds)
+        .time(
+            {
+                name: lambda code=code: run_python(code)
+                for name, code in codes.items()
+                if code is not None
+            }
+        )
     )
-    start = seconds.pop("start")
-    ours, *baseline = ((spent - start) / MILLISECOND for spent in seconds.values())
+    spent = {name: times.seconds(name) for name in times.rounds[0]}
+    start = spent.pop("start")
+    ours, *baseline = ((seconds - start) / MILLISECOND for seconds in spent.values())
     return [Measured(ours, ours, *baseline, unit="ms")]
 
 
