@@ -140,9 +140,9 @@ def _run_backward(dh, dh_last, dc_last, x, *arguments):
 
 
 def _shapes_forward(x, weight_x, *arguments):
-    *_, cell, option, _, outputs, save = arguments
-    filled = _scan_cpu.empty_outputs(x, weight_x, cell, option, outputs, save)
-    return _complete(x, filled)
+    *_, save = arguments
+    how = _scan_cpu.How(*arguments[-5:-1])
+    return _complete(x, _scan_cpu.empty_outputs(x, weight_x, how, save))
 
 
 def _shapes_backward(dh, dh_last, dc_last, *arguments):

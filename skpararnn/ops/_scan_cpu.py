@@ -1,6 +1,6 @@
 """The operators ``scan`` and ``scan_backward`` on the CPU.
 
-The kernel projects a narrow input itself. For a wide one a matrix product is quicker:
+The kernel projects a narrow input itself. For a wide one matrix products are quicker:
 forward hands the kernel p, the input part of the pre-activations, and backward gets dp
 from it, from which follow the gradients of the input, its weights and the bias.
 """
@@ -19,6 +19,11 @@ NARROW = 32
 # buffer that should stay in the innermost cache; gated cells keep their gates in it.
 CHUNKS = {"rnn": 32, "lstm": 16, "gru": 16, "lru": 16}
 
+# A wide input is run some rows at a time, in buffers of about so many bytes: for larger
+# ones the system hands out fresh memory, which takes longer than to fill it. Threads
+# share the rows of a call, so there should not be too few.
+PIECE_BYTES, PIECE_ROWS = 2**25, 16
+
 
 class Inputs(NamedTuple):
     """The tensors that both operators take, as the kernel reads them: contiguous."""
@@ -33,128 +38,82 @@ class Inputs(NamedTuple):
     lengths: torch.Tensor | None  # (N,), int64
 
 
+class How(NamedTuple):
+    """The options that both operators take."""
+
+    cell: str
+    option: str
+    reverse: bool
+    outputs: str
+
+    @property
+    def highway(self):
+        """Whether x is the candidate; its row of weights and bias is not read."""
+        return self.option == "highway"
+
+
 def forward(*arguments):
     """Return what ``scan`` returns, None for what is empty there."""
-    *tensors, cell, option, reverse, outputs, save = arguments
-    x, weight_x, *_ = tensors
-    filled = empty_outputs(x, weight_x, cell, option, outputs, save)
-    h, h_last, c_last, checkpoints, p = filled
-    inputs = _readable(tensors, option)
-    if _is_wide(x):
-        p = x.new_empty(_shape_of_p(x, weight_x, option)) if p is None else p
-        _project(inputs, p)
-    call = _describe(inputs, p, cell, option, reverse, outputs)
-    call.h, call.h_last, call.c_last = map(_address, (h, h_last, c_last))
-    call.checkpoints = _address(checkpoints)
-    cpu.forward(call)
+    tensors, how, save = arguments[:8], How(*arguments[8:12]), arguments[12]
+    filled = empty_outputs(*tensors[:2], how, save)
+    inputs = _readable(tensors, how)
+    if _is_wide(inputs.x):
+        _forward_wide(inputs, filled, how)
+    else:
+        _forward(inputs, None, filled[:4], how)
     return filled
 
 
 def backward(dh, dh_last, dc_last, *arguments):
     """Return what ``scan_backward`` returns, None for what is empty there."""
-    *tensors, checkpoints, p, cell, option, reverse, outputs, wanted = arguments
+    tensors, how, wanted = arguments[:8], How(*arguments[10:14]), arguments[14]
+    checkpoints, p = arguments[8:10]
     grads = empty_gradients(tensors, wanted)
-    dx, dweight_x, dweight_h, dbias, dbias_q, dh0, dc0 = grads
-    inputs = _readable(tensors, option)
-    given = [_contiguous(grad) for grad in (dh, dh_last, dc_last)]
-    call = _describe(inputs, p, cell, option, reverse, outputs)
-    call.checkpoints = _address(checkpoints)
-    call.dh, call.dh_last, call.dc_last = map(_address, given)
-    call.dweight_h, call.dbias_q = _address(dweight_h), _address(dbias_q)
-    call.dh0, call.dc0 = _address(dh0), _address(dc0)
-    dweight_x, dbias = _projected(dweight_x, option), _projected(dbias, option)
+    inputs = _readable(tensors, how)
+    given = [_contiguous(t) for t in (dh, dh_last, dc_last, checkpoints)]
     if _is_wide(inputs.x):
-        dp = torch.empty_like(p)
-        call.dp, call.dx = _address(dp), _address(dx) if option == "highway" else None
-        cpu.backward(call)
-        _project_back(inputs, dp, dx, dweight_x, dbias, option)
+        _backward_wide(inputs, p, given, _of_read_rows(grads, how), how)
     else:
-        call.dx, call.dweight_x, call.dbias = map(_address, (dx, dweight_x, dbias))
-        cpu.backward(call)
-    if option == "highway":
-        _blank_candidate(grads[1])
-        _blank_candidate(grads[3])
+        _backward(inputs, None, None, given, _of_read_rows(grads, how), how)
     return grads
 
 
-# -- arrays to fill --------------------------------------------------------------------
+# -- what is there ---------------------------------------------------------------------
 
 
-def empty_outputs(x, weight_x, cell, option, outputs, save):
+def empty_outputs(x, weight_x, how, save):
     """Allocate what ``scan`` returns."""
     (N, T, _), d = x.shape, weight_x.shape[1]
-    n_chunks, n_states = -(-T // CHUNKS[cell]), 2 if cell == "lstm" else 1
-    h = {"all": (N, T, d), "mean": (N, d), "last": None}[outputs]
-    c_last = (N, d) if cell == "lstm" else None
-    checkpoints = (N, n_chunks, n_states, d) if save else None
-    p = _shape_of_p(x, weight_x, option) if save and _is_wide(x) else None
-    shapes = h, (N, d), c_last, checkpoints, p
+    n_chunks, n_states = -(-T // CHUNKS[how.cell]), 2 if how.cell == "lstm" else 1
+    shapes = (
+        {"all": (N, T, d), "mean": (N, d), "last": None}[how.outputs],
+        (N, d),
+        (N, d) if how.cell == "lstm" else None,
+        (N, n_chunks, n_states, d) if save else None,
+        _shape_of_p(x, weight_x, how) if save and _is_wide(x) else None,
+    )
     return tuple(None if shape is None else x.new_empty(shape) for shape in shapes)
 
 
 def empty_gradients(tensors, wanted):
     """Allocate what ``scan_backward`` returns."""
-    x, pairs = (
-        tensors[0],
-        zip(tensors, wanted, strict=False),
-    )  # lengths have no gradient
+    x, with_gradients = tensors[0], tensors[: len(wanted)]
+    pairs = zip(with_gradients, wanted, strict=True)
     return tuple(x.new_empty(t.shape) if want else None for t, want in pairs)
 
 
-def _shape_of_p(x, weight_x, option):
+def _shape_of_p(x, weight_x, how):
     (N, T, _), (G, d, _) = x.shape, weight_x.shape
-    return N, T, G - 1 if option == "highway" else G, d
+    return N, T, G - 1 if how.highway else G, d
 
 
 def _is_wide(x):
     return x.shape[2] > NARROW
 
 
-# -- highway ---------------------------------------------------------------------------
-
-
-def _projected(rows, option):
-    """The rows of the gates that read x through weights."""
-    return rows[1:] if option == "highway" and rows is not None else rows
-
-
-def _blank_candidate(grad):
-    """Zero the gradient of the row that is not read."""
-    if grad is not None:
-        grad[0] = 0.0
-
-
-# -- projection ------------------------------------------------------------------------
-
-# Results are written to `out` or in place: autocast, which would make them half as wide
-# as the kernel expects, leaves such calls alone.
-
-
-def _project(inputs, p):
-    x, W, b = inputs.x, inputs.weight_x, inputs.bias
-    out = p.view(-1, b.numel())
-    torch.addmm(b.view(-1), x.flatten(0, 1), W.flatten(0, 1).T, out=out)
-
-
-def _project_back(inputs, dp, dx, dweight_x, dbias, option):
-    x, W = inputs.x, inputs.weight_x.flatten(0, 1)
-    dp = dp.view(-1, len(W))
-    if dx is not None:  # of a highway's candidate the kernel has written its part
-        beta = 1.0 if option == "highway" else 0.0
-        dx.view(-1, x.shape[2]).addmm_(dp, W, beta=beta)
-    if dweight_x is not None:
-        x = blank_padding(x, inputs.lengths).flatten(0, 1)
-        torch.mm(dp.T, x, out=dweight_x.view(len(W), -1))
-    if dbias is not None:
-        torch.sum(dp, dim=0, out=dbias.view(-1))
-
-
-# -- calls -----------------------------------------------------------------------------
-
-
-def _readable(tensors, option):
+def _readable(tensors, how):
     inputs = Inputs(*map(_contiguous, tensors))
-    if option != "highway":
+    if not how.highway:
         return inputs
     return inputs._replace(weight_x=inputs.weight_x[1:], bias=inputs.bias[1:])
 
@@ -163,24 +122,148 @@ def _contiguous(tensor):
     return None if tensor is None else tensor.resolve_neg().contiguous()
 
 
-def _address(tensor):
-    return None if tensor is None else tensor.data_ptr()
+def _of_read_rows(grads, how):
+    """The gradients of what `_readable` left; those of the other rows are zero."""
+    if not how.highway:
+        return grads
+    dx, dweight_x, dweight_h, dbias, *others = grads
+    dweight_x, dbias = _without_first(dweight_x), _without_first(dbias)
+    return dx, dweight_x, dweight_h, dbias, *others
 
 
-def _describe(inputs, p, cell, option, reverse, outputs):
+def _without_first(grad):
+    if grad is None:
+        return None
+    grad[0] = 0.0
+    return grad[1:]
+
+
+# -- one call of the kernel ------------------------------------------------------------
+
+
+def _forward(inputs, p, filled, how):
+    call = _describe(inputs, p, how)
+    call.h, call.h_last, call.c_last, call.checkpoints = map(_address, filled)
+    cpu.forward(call)
+
+
+def _backward(inputs, p, dp, given, grads, how):
+    call = _describe(inputs, p, how)
+    call.dh, call.dh_last, call.dc_last, call.checkpoints = map(_address, given)
+    call.dx, call.dweight_x, call.dweight_h, *others = map(_address, grads)
+    call.dbias, call.dbias_q, call.dh0, call.dc0 = others
+    call.dp = _address(dp)
+    cpu.backward(call)
+
+
+def _describe(inputs, p, how):
     (N, T, d_in), (_, K, d_s, _) = inputs.x.shape, inputs.weight_h.shape
     return cpu.Scan(
         itemsize=inputs.x.element_size(),
-        cell=cpu.CELL_CODES[f"{cell}_{option}" if option else cell],
+        cell=cpu.CELL_CODES[f"{how.cell}_{how.option}" if how.option else how.cell],
         K=K,
         d_s=d_s,
         d_in=d_in,
         N=N,
         T=T,
-        chunk=CHUNKS[cell],
-        reverse=reverse,
-        outputs=cpu.OUTPUT_CODES[outputs],
+        chunk=CHUNKS[how.cell],
+        reverse=how.reverse,
+        outputs=cpu.OUTPUT_CODES[how.outputs],
         threads=torch.get_num_threads(),
         p=_address(p),
         **dict(zip(Inputs._fields, map(_address, inputs), strict=True)),
     )
+
+
+def _address(tensor):
+    return None if tensor is None else tensor.data_ptr()
+
+
+# -- a wide input, piece by piece ------------------------------------------------------
+
+# The products are written to `out` or in place: autocast, which would make them half as
+# wide as the kernel expects, leaves such calls alone.
+
+
+def _forward_wide(inputs, filled, how):
+    *buffers, p = filled
+    pieces = _pieces(inputs)
+    scratch = _new_p(inputs, pieces[0]) if p is None else None
+    for rows in pieces:
+        some = _rows_of(inputs, rows)
+        p_some = scratch[: len(some.x)] if p is None else p[rows]
+        _project(some, p_some)
+        _forward(some, p_some, [_take(buffer, rows) for buffer in buffers], how)
+
+
+def _backward_wide(inputs, p, given, grads, how):
+    dx, dweight_x, dweight_h, dbias, dbias_q, dh0, dc0 = grads
+    for total in (dweight_x, dweight_h, dbias, dbias_q):
+        if total is not None:
+            total.zero_()
+    part_h, part_q = _like(dweight_h), _like(dbias_q)
+    pieces = _pieces(inputs)
+    scratch = _new_p(inputs, pieces[0])
+    for rows in pieces:
+        some, dp = _rows_of(inputs, rows), scratch[: len(inputs.x[rows])]
+        dx_some, *of_states = (_take(grad, rows) for grad in (dx, dh0, dc0))
+        candidate = dx_some if how.highway else None
+        of_kernel = candidate, None, part_h, None, part_q, *of_states
+        given_some = [_take(tensor, rows) for tensor in given]
+        _backward(some, p[rows], dp, given_some, of_kernel, how)
+        _project_back(some, dp, dx_some, dweight_x, dbias, how)
+        for total, part in ((dweight_h, part_h), (dbias_q, part_q)):
+            if total is not None:
+                total += part
+
+
+def _project(inputs, p):
+    """Write the input part of the pre-activations."""
+    x, W, b = inputs.x, inputs.weight_x, inputs.bias
+    out = p.view(-1, b.numel())
+    torch.addmm(b.view(-1), x.flatten(0, 1), W.flatten(0, 1).T, out=out)
+
+
+def _project_back(inputs, dp, dx, dweight_x, dbias, how):
+    """Write dx, on top of the candidate's part if there is one; add to the others."""
+    x, W = inputs.x, inputs.weight_x.flatten(0, 1)
+    dp = dp.view(-1, len(W))
+    if dx is not None:
+        dx.view(-1, x.shape[2]).addmm_(dp, W, beta=1.0 if how.highway else 0.0)
+    if dweight_x is not None:
+        x = blank_padding(x, inputs.lengths).flatten(0, 1)
+        dweight_x.view(len(W), -1).addmm_(dp.T, x)
+    if dbias is not None:
+        dbias.view(-1).add_(dp.sum(dim=0))
+
+
+def _pieces(inputs):
+    """Slices of rows, with about equal numbers of them."""
+    (N, T, _), numbers = inputs.x.shape, inputs.bias.numel()
+    bytes_of_row = T * numbers * inputs.x.element_size()
+    most = max(PIECE_ROWS, PIECE_BYTES // bytes_of_row)
+    n_pieces = -(-N // most)
+    n_rows = -(-N // max(1, n_pieces))
+    return [slice(n, n + n_rows) for n in range(0, N, n_rows)] if N else [slice(0, 0)]
+
+
+def _rows_of(inputs, rows):
+    x, h0, c0, lengths = (
+        _take(tensor, rows)
+        for tensor in (inputs.x, inputs.h0, inputs.c0, inputs.lengths)
+    )
+    return inputs._replace(x=x, h0=h0, c0=c0, lengths=lengths)
+
+
+def _take(tensor, rows):
+    return None if tensor is None else tensor[rows]
+
+
+def _like(tensor):
+    return None if tensor is None else torch.empty_like(tensor)
+
+
+def _new_p(inputs, rows):
+    """A buffer for the rows of the first, largest piece."""
+    x, weight_x = inputs.x[rows], inputs.weight_x
+    return x.new_empty(*x.shape[:2], *weight_x.shape[:2])

@@ -7,6 +7,7 @@ import torch
 from tolerances import assert_close
 
 from skpararnn.nets import RecurrentNet
+from skpararnn.ops import _scan_cpu
 
 from .layers import VARIANTS, Layer, variant_id
 
@@ -234,6 +235,24 @@ def test_inputs_are_not_written_to(variant, K):
     before = {name: t.clone() for name, t in layer.tensors.items()}
     layer.run_and_gradients(backend="cpu", lengths=layer.lengths())
     assert_equal(layer.tensors, before)
+
+
+@variants
+@pytest.mark.parametrize("outputs", ["all", "last", "mean"])
+def test_a_wide_input_may_run_in_pieces(variant, outputs, monkeypatch):
+    layer = layer_of(variant, K=20, N=7)
+    layer.tensors["x"][1, 3:] = torch.nan
+    how = {"lengths": torch.tensor([5, 3, 0, 5, 1, 2, 4]), "outputs": outputs}
+    whole = layer.run_and_gradients(**how, backend="cpu")
+    monkeypatch.setattr(_scan_cpu, "PIECE_BYTES", 1)
+    monkeypatch.setattr(_scan_cpu, "PIECE_ROWS", 3)  # so in pieces of 3, 3 and 1
+    for name, value in layer.run_and_gradients(**how, backend="cpu").items():
+        assert_close(value, whole[name])
+    with torch.no_grad():
+        h, (h_last, *_) = layer.run(**how, backend="cpu")
+    assert_close(h_last, whole["h_last"])
+    if h is not None:
+        assert_close(h, whole["h"])
 
 
 @variants
