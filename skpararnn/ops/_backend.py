@@ -1,5 +1,8 @@
 """Which implementation of an op runs, or why not the one that was asked for."""
 
+import torch
+from torch.autograd import forward_ad
+
 from ..kernels import cpu
 from ._checks import check_choice
 
@@ -7,8 +10,11 @@ from ._checks import check_choice
 def _cpu_refusal(x):
     if x.device.type != "cpu":
         return f"needs CPU tensors, got {x.device}"
-    reason = _missing_library()
-    return reason and f"has no library to call: {reason}"
+    if reason := _missing_library():
+        return f"has no library to call: {reason}"
+    if not torch.compiler.is_compiling() and _is_transformed():
+        return "has no torch.func transforms and no forward-mode derivatives"
+    return None
 
 
 def _missing_library():
@@ -18,6 +24,15 @@ def _missing_library():
 # What torch.compiler.assume_constant_result does, which would import the compiler, two
 # seconds: torch.compile calls this function instead of reading it.
 _missing_library._dynamo_marked_constant = True
+
+
+def _is_transformed():
+    """Whether torch.func or forward-mode differentiation wants to see every step."""
+    return _in_transform() or getattr(forward_ad, "_current_level", -1) >= 0
+
+
+# neither is public: without them such calls end in errors or without derivatives
+_in_transform = getattr(torch._C, "_are_functorch_transforms_active", bool)
 
 
 def _reference_refusal(x):

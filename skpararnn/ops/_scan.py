@@ -65,11 +65,24 @@ def _quickest_way(x, save):
     """The operator, or what it would call.
 
     On small nets torch's dispatcher takes longer than the kernel. It can be left out
-    for plain tensors that no compiler watches.
+    where nothing but autograd wants to see the operator.
     """
-    if type(x) is not torch.Tensor or torch.compiler.is_compiling():
+    if _is_watched(x):
         return torch.ops.skpararnn.scan.default
     return _Scan.apply if save else _scan_cpu.forward
+
+
+def _is_watched(x):
+    return (
+        type(x) is not torch.Tensor
+        or torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or _n_modes() > 0
+    )
+
+
+# not public: without it a mode sees the parts of the operator, make_fx records nothing
+_n_modes = getattr(torch._C, "_len_torch_dispatch_stack", int)
 
 
 # -- gradients -------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from typing import ClassVar
 import pytest
 import torch
 from tolerances import assert_close
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from skpararnn.nets import RecurrentNet
 from skpararnn.ops import _scan_cpu
@@ -169,6 +170,23 @@ def test_compiled_net_equals_the_net(options):
             assert_close(our, their)
 
 
+# torch deprecates the second, and warns of the checks at an op's door
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize(
+    "trace", [lambda f, x: make_fx(f)(x), torch.jit.trace], ids=["make_fx", "jit"]
+)
+def test_traced_op_equals_the_op(trace):
+    layer = layer_of(VARIANTS[0])
+
+    def h_of(x):
+        return layer.run(x=x)[0]
+
+    x = layer.tensors["x"]
+    traced = trace(h_of, x)
+    assert torch.equal(traced(2.0 * x), h_of(2.0 * x))
+
+
 def test_compiled_op_refuses_lengths_outside_the_sequence():
     layer = layer_of(VARIANTS[0])
     run = compiled(layer.run)
@@ -304,18 +322,52 @@ def test_the_operator_without_checkpoints_has_no_gradient():
         h.sum().backward()
 
 
-def test_transforms_of_functions_are_refused():
+def transformed(transform, layer, backend):
+    """What a transform of torch.func makes of the op as a function of x."""
+
+    def h_of(x):
+        return layer.run(x=x, backend=backend)[0]
+
+    x = layer.tensors["x"]
+    if transform == "grad":
+        return torch.func.grad(lambda x: h_of(x).square().sum())(x)
+    if transform == "jvp":
+        return torch.func.jvp(h_of, (x,), (x,))[1]
+    return torch.func.vmap(h_of)(torch.stack([x, 2.0 * x]))
+
+
+# torch compiles what it needs for forward mode in a way that it deprecates
+forward_mode = pytest.mark.filterwarnings(
+    "ignore:.*torch.jit.script:DeprecationWarning"
+)
+
+
+@forward_mode
+@pytest.mark.parametrize("transform", ["grad", "jvp", "vmap"])
+def test_transforms_are_left_to_the_reference(transform):
     layer = layer_of(VARIANTS[0])
-    given = {name: layer.tensors[name] for name in ("x", "h0")}
+    with pytest.raises(
+        ValueError, match=r"backend='cpu' has no torch\.func transforms"
+    ):
+        transformed(transform, layer, "cpu")
+    ours, theirs = (
+        transformed(transform, layer, name) for name in ("auto", "reference")
+    )
+    assert torch.equal(ours, theirs)
 
-    def total(x, h0):
-        return layer.run(x=x, h0=h0, backend="cpu")[0].sum()
 
-    with pytest.raises(RuntimeError):
-        torch.func.grad(total)(**given)
-    stacked = {name: torch.stack([t, t]) for name, t in given.items()}
-    with pytest.raises(RuntimeError):
-        torch.func.vmap(total)(*stacked.values())
+@forward_mode
+def test_forward_mode_derivatives_are_left_to_the_reference():
+    layer, forward_ad = layer_of(VARIANTS[0]), torch.autograd.forward_ad
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(layer.tensors["x"], layer.tensors["x"])
+        with pytest.raises(ValueError, match="no forward-mode derivatives"):
+            layer.run(x=x, backend="cpu")
+        ours, theirs = (
+            forward_ad.unpack_dual(layer.run(x=x, backend=name)[0]).tangent
+            for name in ("auto", "reference")
+        )
+    assert torch.equal(ours, theirs)
 
 
 # -- what else torch may do to its inputs ----------------------------------------------
