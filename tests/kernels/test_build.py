@@ -4,20 +4,24 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
 from skpararnn.kernels import cpu
 from skpararnn.kernels.cpu import _library
 
-# instruction set: what the hot loops are made of, as objdump writes it, and how often
-# at least. There are thousands; code that was not vectorised has none on full registers
+# instruction set: what the hot loops are made of, float and double, as objdump writes
+# it, then the same arithmetic on single numbers. There are thousands of the first;
+# code that was not vectorised has none on full registers
 VECTOR_CODE = {
-    "x86-64-v4": (r"vfn?m(add|sub)\d+ps .*%zmm", 500),
-    "x86-64-v3": (r"vfn?m(add|sub)\d+ps .*%ymm", 500),
-    "x86-64": (r"\bmulps .*%xmm", 500),
-    "neon": (r"fml[as]\s+v\d+\.4s", 500),
+    "x86-64-v4": (r"vfn?m(?:add|sub)\d+(p[sd]) .*%zmm", r"\bv(fn?m|mul)\w*s[sd]\b"),
+    "x86-64-v3": (r"vfn?m(?:add|sub)\d+(p[sd]) .*%ymm", r"\bv(fn?m|mul)\w*s[sd]\b"),
+    "x86-64": (r"\bmul(p[sd]) .*%xmm", r"\bmuls[sd]\b"),
+    "neon": (r"fml[as]\s+v\d+\.(4s|2d)", r"\bfn?m(add|sub|ul)\s+[sd]\d"),
 }
+FEWEST = 500  # of each number type
+PACKED_PER_SINGLE = 20  # single numbers are left in sizes and shares, not in loops
 
 
 def library(isa):
@@ -37,9 +41,12 @@ def output_of(tool, *arguments):
 
 @pytest.mark.parametrize("isa", VECTOR_CODE)
 def test_library_is_vector_code_of_its_instruction_set(isa):
-    pattern, least = VECTOR_CODE[isa]
+    vector, single = VECTOR_CODE[isa]
     code = output_of("objdump", "-d", "--no-show-raw-insn", library(isa))
-    assert len(re.findall(pattern, code)) >= least
+    packed = Counter(re.findall(vector, code))
+    assert len(packed) == 2  # float and double
+    assert min(packed.values()) >= FEWEST
+    assert packed.total() >= PACKED_PER_SINGLE * len(re.findall(single, code))
 
 
 @pytest.mark.parametrize("isa", VECTOR_CODE)
