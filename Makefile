@@ -2,7 +2,7 @@
 # `make lint PYTHON=path/to/python` picks an environment; the default is the active one.
 PYTHON ?= python
 
-.PHONY: install kernels lint test slow bench clean
+.PHONY: install kernels lint test slow sanitize bench clean
 
 install: # the package, editable, with all that development needs
 	$(PYTHON) -m pip install -e ".[test,lint,bench]"
@@ -19,6 +19,9 @@ test: # everything not marked slow
 
 slow: # the tests marked slow, then the suite on the oldest supported versions
 	$(PYTHON) benchmarks/slow.py
+
+sanitize: # the kernel's contract with every sanitizer and compiler, twenty minutes
+	$(PYTHON) benchmarks/sanitizers.py
 
 bench: # layers and estimators beside torch's own; BENCH=--quick takes 3 minutes
 	$(PYTHON) -m benchmarks.speed $(BENCH)
