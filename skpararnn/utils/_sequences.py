@@ -5,7 +5,7 @@ never padded as a whole, and padding always is on the right of a batch.
 """
 
 from collections.abc import Iterator, MappingView
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -68,14 +68,6 @@ class Sequences:
     def n_features(self):
         """Number of features of a step."""
         return self.values.shape[1]
-
-    def take(self, rows):
-        """The sequences of these rows (numbers, mask or slice), as flat as before."""
-        lengths = self.lengths[rows]
-        offsets = _offsets(lengths)
-        shift = np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
-        values = self.values[shift + np.arange(offsets[-1])]
-        return replace(self, values=values, offsets=offsets, starts=self.starts[rows])
 
     def padded(self, rows, n_timesteps=None):
         """A batch with zeros after the last real step of each row.

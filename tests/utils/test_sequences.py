@@ -288,7 +288,6 @@ def test_read_only_memmap_is_read_and_left_alone(tmp_path, padded):
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     sequences = check_sequences(mapped)
     assert_same_sequences(sequences, arrays)
-    assert_array_equal(sequences.take([1]).values, arrays[1])
     assert_array_equal(mapped, X)
 
 
@@ -530,20 +529,13 @@ ROWS = {
 
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 @pytest.mark.parametrize("container", ["list", "3d"])
-def test_take_and_padded_agree_with_the_arrays(container, rows):
+def test_padded_agrees_with_the_arrays(container, rows):
     arrays = make_list(dtype=np.float32)
     chosen = list(as_object_array(arrays)[rows])
     starts = np.array(LEFT["both"] if container == "3d" else [0, 0, 0, 0])
     X = arrays if container == "list" else pad(arrays, starts, LONGEST)
     sequences = check_sequences(X)
 
-    taken = sequences.take(rows)
-    assert_same_sequences(taken, chosen)
-    assert_array_equal(taken.starts, starts[rows])
-    assert (taken.container, taken.n_timesteps) == (
-        sequences.container,
-        sequences.n_timesteps,
-    )
     for n_timesteps in (None, LONGEST, 9):
         x, lengths = sequences.padded(rows, n_timesteps)
         assert x.shape == (len(chosen), n_timesteps or max(map(len, chosen)), 2)
@@ -628,12 +620,6 @@ def test_unflatten_puts_steps_where_they_were(side, trailing):
         assert np.isnan(row[start + n :]).all()
 
 
-def test_unflatten_of_rows_taken():
-    X = pad(make_list(), LEFT["both"], LONGEST)
-    taken = check_sequences(X, dtype="float64").take([3, 1])
-    assert_array_equal(taken.unflatten(taken.values), X[[3, 1]])
-
-
 def test_unflatten_of_2d_input_is_in_the_order_of_time():
     X = np.array([[3.0, 2.0, 1.0]])
     sequences = check_sequences(X, columns_order="newest_first")
@@ -696,7 +682,6 @@ def test_the_columns_of_frames_in_a_list_are_kept():
     for X in (frames, as_object_array(frames), [*frames, np.ones((1, 2))]):
         sequences = check_sequences(X)
         assert sequences.columns == ("a", "b")
-        assert sequences.take([1]).columns == ("a", "b")
 
 
 @pytest.mark.parametrize(
