@@ -1,7 +1,8 @@
 // The loop over time of the recurrent layers, forward and backward, on the CPU.
 //
-// One call runs one layer over a batch of sequences. The interface is plain C: a struct of
-// sizes and pointers, see `Scan`. Arrays are contiguous and in the layout of the ops.
+// One call runs one layer over a batch of sequences. The interface is plain C: a struct
+// of sizes and pointers, see `Scan`. Arrays are contiguous and in the layout of the
+// ops.
 
 #include <pthread.h>
 #if defined(__x86_64__)
@@ -24,7 +25,7 @@ enum CellCode : int64_t {
   RNN_SIGMOID,
   RNN_IDENTITY,
   LSTM,
-  GRU_AFTER,   // the reset gate acts after the recurrent product
+  GRU_AFTER,  // the reset gate acts after the recurrent product
   GRU_BEFORE,
   LRU_TANH,
   LRU_HIGHWAY  // gate f alone; x is the candidate, d_in = d
@@ -34,18 +35,18 @@ enum Outputs : int64_t { LAST, ALL, MEAN };
 
 enum Status : int { DONE, NO_MEMORY, UNKNOWN_CELL };
 
-// Everything a call needs. `real` is float or double, as `itemsize` says; a null pointer
-// stands for what is not there, or not wanted.
+// Everything a call needs. `real` is float or double, as `itemsize` says; a null
+// pointer stands for what is not there, or not wanted.
 struct Scan {
   int64_t itemsize;  // 4: float, 8: double
   int64_t cell;      // CellCode
   int64_t K, d_s;    // blocks and their size; d = K * d_s
   int64_t d_in;      // features of x; with `p` given the kernel does not project
   int64_t N, T;
-  int64_t chunk;     // steps between two checkpoints, n_chunks = ceil(T / chunk)
-  int64_t reverse;   // 1: from the last real step to the first
-  int64_t outputs;   // Outputs
-  int64_t threads;   // at most so many; fewer for small work
+  int64_t chunk;    // steps between two checkpoints, n_chunks = ceil(T / chunk)
+  int64_t reverse;  // 1: from the last real step to the first
+  int64_t outputs;  // Outputs
+  int64_t threads;  // at most so many; fewer for small work
 
   const void* x;           // real (N, T, d_in)
   const void* p;           // real (N, T, G, d): input part of the pre-activations, with
@@ -61,15 +62,15 @@ struct Scan {
   void* h;            // real ALL (N, T, d), 0 at padded steps; MEAN (N, d)
   void* h_last;       // real (N, d)
   void* c_last;       // real (N, d), LSTM
-  void* checkpoints;  // real (N, n_chunks, S, d), S = 2 for LSTM, else 1; forward fills,
-                      // backward reads; null: no backward will follow
+  void* checkpoints;  // real (N, n_chunks, S, d), S = 2 for LSTM, else 1; forward
+                      // fills, backward reads; null: no backward will follow
 
-  const void* dh;       // gradients of what forward returned, null: zeros
+  const void* dh;  // gradients of what forward returned, null: zeros
   const void* dh_last;
   const void* dc_last;
-  void* dx;         // real (N, T, d_in); with `p`: highway alone, the candidate's part
-  void* dp;         // real (N, T, G, d), 0 at padded steps; with `p`, in place of
-                    // dweight_x and dbias
+  void* dx;  // real (N, T, d_in); with `p`: highway alone, the candidate's part
+  void* dp;  // real (N, T, G, d), 0 at padded steps; with `p`, in place of
+             // dweight_x and dbias
   void* dweight_x;
   void* dweight_h;
   void* dbias;
@@ -113,8 +114,8 @@ typedef Vec<float> FloatV;
 typedef Vec<double> DoubleV;
 typedef int64_t LongV __attribute__((vector_size(VECTOR_BYTES)));
 
-// N vectors that go through the same arithmetic side by side: each operation is issued for
-// all of them before the next, which keeps the pipelines full where one would wait.
+// N vectors that go through the same arithmetic side by side: each operation is issued
+// for all of them before the next, which keeps the pipelines full where one would wait.
 template <class R, int N>
 struct Bundle {
   Vec<R> v[N];
@@ -155,8 +156,9 @@ INLINE Bundle<R, N> each(const Bundle<R, N>& x, F f) {
   return out;
 }
 
-// min(bound, x) and max(bound, x), where a NaN in x, for which the comparison fails, passes
-// through. x86 has just that instruction, but gcc 12 makes a compare and a blend of `?:`.
+// min(bound, x) and max(bound, x), where a NaN in x, for which the comparison fails,
+// passes through. x86 has just that instruction, but gcc 12 makes a compare and a blend
+// of `?:`.
 #if defined(__x86_64__)
 #if VECTOR_BYTES == 64
 // All lanes, by mask: the plain form makes gcc 12 warn about its own header.
@@ -182,10 +184,13 @@ INLINE Bundle<float, N> within(const Bundle<float, N>& x, float bound) {
   });
 }
 
-// tanh(x) = x P(z) / (P(z) + z E(z)), z = x^2, from benchmarks/fit_tanh.py. P(0) = 1, so
-// tiny x returns exactly; with P in the denominator too, its rounding errors partly cancel.
-const float P1 = 0.134528622f, P2 = 0.00358164683f, P3 = 2.2066979e-05f, P4 = 1.54897108e-08f;
-const float E1 = 0.333333313f, E2 = 0.0226207059f, E3 = 0.000320731895f, E4 = 8.46885143e-07f;
+// tanh(x) = x P(z) / (P(z) + z E(z)), z = x^2, from benchmarks/fit_tanh.py. P(0) = 1,
+// so tiny x returns exactly; with P in the denominator too, its rounding errors partly
+// cancel.
+const float P1 = 0.134528622f, P2 = 0.00358164683f, P3 = 2.2066979e-05f,
+            P4 = 1.54897108e-08f;
+const float E1 = 0.333333313f, E2 = 0.0226207059f, E3 = 0.000320731895f,
+            E4 = 8.46885143e-07f;
 
 // Beyond it, tanh differs from 1 by less than the largest error below.
 const float TANH_BOUND = 7.9f;
@@ -206,9 +211,9 @@ INLINE Bundle<float, N> tanh_(Bundle<float, N> x) {
   return x * p / (e * z + p);
 }
 
-// 1 / 2 + tanh(x / 2) / 2: the powers of two go, exactly, into the coefficients, and the
-// denominator is a polynomial of its own, to take its 4. Largest error over all floats
-// 2.1e-7, never negative; no relative accuracy for x far below 0.
+// 1 / 2 + tanh(x / 2) / 2: the powers of two go, exactly, into the coefficients, and
+// the denominator is a polynomial of its own, to take its 4. Largest error over all
+// floats 2.1e-7, never negative; no relative accuracy for x far below 0.
 template <int N>
 INLINE Bundle<float, N> sigmoid(Bundle<float, N> x) {
   x = within(x, 2 * TANH_BOUND);
@@ -224,8 +229,8 @@ INLINE Bundle<float, N> sigmoid(Bundle<float, N> x) {
   return x * p / q + 0.5f;
 }
 
-// exp(x) = power (1 + rest), power = 2^k and |rest| < 0.42; for -708 <= x <= 708. `rest`
-// keeps its relative accuracy near 0, as expm1 does.
+// exp(x) = power (1 + rest), power = 2^k and |rest| < 0.42; for -709 <= x <= 709.
+// `rest` keeps its relative accuracy near 0, as expm1 does.
 struct Exponential {
   DoubleV power, rest;
 };
@@ -267,7 +272,7 @@ INLINE DoubleV tanh_(DoubleV x) {
 
 // E / (1 + E) or 1 / (1 + E), E = exp(-|x|): relative error below 4e-16 down to -700.
 INLINE DoubleV sigmoid(DoubleV x) {
-  Exponential e = exponential(-at_most(magnitude(x), DoubleV{} + 708));
+  Exponential e = exponential(-at_most(magnitude(x), DoubleV{} + 709));
   DoubleV E = e.power * e.rest + e.power;
   return (x < 0 ? E : DoubleV{} + 1) / (1 + E);
 }
@@ -307,12 +312,12 @@ INLINE void unzip(V& a, V& b, std::integer_sequence<int, l...>) {
 
 // ----------------------------------------------------------------------------- cells
 //
-// The pointwise part of a cell, on a bundle T of units. A unit has A pre-activations `a`.
-// The G input gates are added to a[INPUT], a[INPUT + 1], ...; recurrent gate q is added
-// to a[TARGET[q]]. From step to step it carries S states `s`; backward also wants SAVED
-// numbers of the step. In backward `e` comes in as the gradient of the states at this
-// step, and goes out as that of the states before it, but for the recurrent products;
-// `delta` is the gradient of `a`. The formulas are those of doc/backward.rst.
+// The pointwise part of a cell, on a bundle T of units. A unit has A pre-activations
+// `a`. The G input gates are added to a[INPUT], a[INPUT + 1], ...; recurrent gate q is
+// added to a[TARGET[q]]. From step to step it carries S states `s`; backward also wants
+// SAVED numbers of the step. In backward `e` comes in as the gradient of the states at
+// this step, and goes out as that of the states before it, but for the recurrent
+// products; `delta` is the gradient of `a`. The formulas are those of doc/backward.rst.
 
 struct Cell {
   static constexpr int S = 1, INPUT = 0, RESET_STATE = 0;
@@ -321,24 +326,44 @@ struct Cell {
 
 // y = value(a), and its slope from y
 struct Tanh {
-  template <class T> INLINE T value(const T& a) { return tanh_(a); }
-  template <class T> INLINE T slope(const T& y) { return Number<T>(1) - y * y; }
+  template <class T>
+  INLINE T value(const T& a) {
+    return tanh_(a);
+  }
+  template <class T>
+  INLINE T slope(const T& y) {
+    return Number<T>(1) - y * y;
+  }
 };
 struct Relu {
-  template <class T> INLINE T value(const T& a) {
+  template <class T>
+  INLINE T value(const T& a) {
     return each(a, [](auto v) { return v < 0 ? decltype(v){} : v; });
   }
-  template <class T> INLINE T slope(const T& y) {
+  template <class T>
+  INLINE T slope(const T& y) {
     return each(y, [](auto v) { return v > 0 ? decltype(v){} + 1 : decltype(v){}; });
   }
 };
 struct Sigmoid {
-  template <class T> INLINE T value(const T& a) { return sigmoid(a); }
-  template <class T> INLINE T slope(const T& y) { return y * (Number<T>(1) - y); }
+  template <class T>
+  INLINE T value(const T& a) {
+    return sigmoid(a);
+  }
+  template <class T>
+  INLINE T slope(const T& y) {
+    return y * (Number<T>(1) - y);
+  }
 };
 struct Identity {
-  template <class T> INLINE T value(const T& a) { return a; }
-  template <class T> INLINE T slope(const T&) { return T{} + Number<T>(1); }
+  template <class T>
+  INLINE T value(const T& a) {
+    return a;
+  }
+  template <class T>
+  INLINE T slope(const T&) {
+    return T{} + Number<T>(1);
+  }
 };
 
 template <class Activation>
@@ -351,8 +376,7 @@ struct Rnn : Cell {
     s[0] = Activation::value(a[0]);
   }
   template <class T>
-  INLINE void backward(T* e, const T* s, const T*, const T*,
-                       T* delta) {
+  INLINE void backward(T* e, const T* s, const T*, const T*, T* delta) {
     delta[0] = e[0] * Activation::slope(s[0]);
     e[0] = T{};
   }
@@ -372,8 +396,7 @@ struct Lstm : Cell {
     saved[0] = i, saved[1] = f, saved[2] = g, saved[3] = o, saved[4] = q;
   }
   template <class T>
-  INLINE void backward(T* e, const T*, const T* saved,
-                       const T* before, T* delta) {
+  INLINE void backward(T* e, const T*, const T* saved, const T* before, T* delta) {
     T i = saved[0], f = saved[1], g = saved[2], o = saved[3], q = saved[4];
     T dc = e[1] + e[0] * o * (Number<T>(1) - q * q);
     delta[0] = dc * g * i * (Number<T>(1) - i);
@@ -398,8 +421,7 @@ struct GruAfter : Cell {
     saved[0] = r, saved[1] = z, saved[2] = n, saved[3] = a[3];
   }
   template <class T>
-  INLINE void backward(T* e, const T*, const T* saved,
-                       const T* before, T* delta) {
+  INLINE void backward(T* e, const T*, const T* saved, const T* before, T* delta) {
     T r = saved[0], z = saved[1], n = saved[2], q = saved[3];
     delta[2] = e[0] * (Number<T>(1) - z) * (Number<T>(1) - n * n);
     delta[1] = e[0] * (before[0] - n) * z * (Number<T>(1) - z);
@@ -428,8 +450,7 @@ struct GruBefore : Cell {
     saved[2] = z, saved[3] = n;
   }
   template <class T>
-  INLINE void backward(T* e, const T*, const T* saved,
-                       const T* before, T* delta) {
+  INLINE void backward(T* e, const T*, const T* saved, const T* before, T* delta) {
     T z = saved[2], n = saved[3];
     delta[2] = e[0] * (Number<T>(1) - z) * (Number<T>(1) - n * n);
     delta[1] = e[0] * (before[0] - n) * z * (Number<T>(1) - z);
@@ -437,8 +458,7 @@ struct GruBefore : Cell {
   }
   // de: gradient of r o h
   template <class T>
-  INLINE void backward_reset(T de, T* e, const T* saved, T h,
-                             T* delta) {
+  INLINE void backward_reset(T de, T* e, const T* saved, T h, T* delta) {
     T r = saved[0];
     delta[0] = de * h * r * (Number<T>(1) - r);
     e[0] = e[0] + de * r;
@@ -456,8 +476,7 @@ struct LruTanh : Cell {
     saved[0] = c, saved[1] = f;
   }
   template <class T>
-  INLINE void backward(T* e, const T*, const T* saved,
-                       const T* before, T* delta) {
+  INLINE void backward(T* e, const T*, const T* saved, const T* before, T* delta) {
     T c = saved[0], f = saved[1];
     delta[0] = e[0] * f * (Number<T>(1) - c * c);
     delta[1] = e[0] * (c - before[0]) * f * (Number<T>(1) - f);
@@ -478,8 +497,7 @@ struct LruHighway : Cell {
     saved[0] = c, saved[1] = f;
   }
   template <class T>
-  INLINE void backward(T* e, const T*, const T* saved,
-                       const T* before, T* delta) {
+  INLINE void backward(T* e, const T*, const T* saved, const T* before, T* delta) {
     T c = saved[0], f = saved[1];
     delta[0] = e[0] * f;
     delta[1] = e[0] * (c - before[0]) * f * (Number<T>(1) - f);
@@ -490,8 +508,8 @@ struct LruHighway : Cell {
 // -------------------------------------------------------------------- small products
 
 // C (M, N) += A (M, depth) B (depth, N). Rows of B and C are contiguous; element (m, k)
-// of A is A[m * a_m + k * a_k]. N is a multiple of the lanes. Every element of C is summed
-// in the same order, wherever its tile lies.
+// of A is A[m * a_m + k * a_k]. N is a multiple of the lanes. Every element of C is
+// summed in the same order, wherever its tile lies.
 template <class R, int M, int N>
 INLINE void add_product_tile(int64_t depth, const R* A, int64_t a_m, int64_t a_k,
                              const R* B, int64_t ldb, R* C, int64_t ldc) {
@@ -512,7 +530,8 @@ void add_product_panel(int64_t M, int64_t depth, const R* A, int64_t a_m, int64_
   int64_t m = 0;
   constexpr int TALL = 8 / N;
   for (; m + TALL <= M; m += TALL)
-    add_product_tile<R, TALL, N>(depth, A + m * a_m, a_m, a_k, B, ldb, C + m * ldc, ldc);
+    add_product_tile<R, TALL, N>(depth, A + m * a_m, a_m, a_k, B, ldb, C + m * ldc,
+                                 ldc);
   if constexpr (TALL > 4)
     for (; m + 4 <= M; m += 4)
       add_product_tile<R, 4, N>(depth, A + m * a_m, a_m, a_k, B, ldb, C + m * ldc, ldc);
@@ -536,15 +555,16 @@ void add_product(int64_t M, int64_t N, int64_t depth, const R* A, int64_t a_m,
   while (vectors - n >= 1) panel(add_product_panel<R, 1>, 1);
 }
 
-// ---------------------------------------------------------------------- layers, layouts
+// ---------------------------------------------------------------------- layers,
+// layouts
 //
-// The kernel's own arrays are records: `slots` numbers for every unit of a row, padded with
-// zeros to whole vectors. There are two layouts.
+// The kernel's own arrays are records: `slots` numbers for every unit of a row, padded
+// with zeros to whole vectors. There are two layouts.
 //
 //   Lanes are blocks, for small blocks: LANES blocks make a group, and all slots of a
 //   group lie together, (slots, DS, LANES), so that every place in it is a constant.
-//   Lanes are units of one block, for large blocks and for few of them: one group, slots
-//   one after the other, (slots, K, DS), with DS a multiple of the lanes.
+//   Lanes are units of one block, for large blocks and for few of them: one group,
+//   slots one after the other, (slots, K, DS), with DS a multiple of the lanes.
 //
 // In both a record is (groups, slots, span).
 
@@ -553,10 +573,10 @@ constexpr int AHEAD = 8;     // steps whose input part is computed at once
 
 template <class R>
 struct Parameters {
-  R* w;   // weight_x (groups, d_in, G, span)
-  R* b;   // bias, a record of A slots
-  R* u;   // weight_h; lanes are blocks: (groups, REC, DS, DS, LANES), last but one is the
-          // unit read; lanes are units: (REC, K, d_s, DS), last is the unit written
+  R* w;  // weight_x (groups, d_in, G, span)
+  R* b;  // bias, a record of A slots
+  R* u;  // weight_h; lanes are blocks: (groups, REC, DS, DS, LANES), last but one is
+         // the unit read; lanes are units: (REC, K, d_s, DS), last is the unit written
   R* ut;  // lanes are units: the same, last is the unit read
 };
 
@@ -581,9 +601,11 @@ struct Plan {
   // next states of some rows, whose records lie `stride` apart
   typedef void Step(const Plan&, int rows, const Input<R>*, const R* before, R* after,
                     int64_t stride, R* scratch);
-  // one step of backward for the same rows; e (rows, record of S), delta (rows, record of A)
-  typedef void Back(const Plan&, int rows, const R* before, const R* now, int64_t stride,
-                    const R* const* dh, R* e, R* delta, int64_t delta_stride, R* scratch);
+  // one step of backward for the same rows; e (rows, record of S), delta (rows, record
+  // of A)
+  typedef void Back(const Plan&, int rows, const R* before, const R* now,
+                    int64_t stride, const R* const* dh, R* e, R* delta,
+                    int64_t delta_stride, R* scratch);
   // adds the gradients of b and u over some steps of one row
   typedef void Gather(const Plan&, int64_t steps, const R* records, const R* delta,
                       const Parameters<R>& grad);
@@ -621,9 +643,7 @@ struct Plan {
   int64_t size_ut() const { return blocks_in_lanes ? 0 : size_u(); }
   int64_t size_gradients() const { return size_w() + size_b() + size_u(); }
   int64_t size_parameters() const { return size_gradients() + size_ut(); }
-  int64_t size_scratch() const {
-    return blocks_in_lanes ? 0 : rows * A * width;
-  }
+  int64_t size_scratch() const { return blocks_in_lanes ? 0 : rows * A * width; }
 
   Parameters<R> parameters_in(R* memory) const {
     R *b = memory + size_w(), *u = b + size_b();
@@ -641,18 +661,22 @@ struct Plan {
         ::store(sums + v, ::load(sums + v) + ::load(record + v));
   }
   // dW += delta x^T over some steps
-  void gather_input(int64_t steps, const R* x, int64_t x_step, const R* delta, R* dw) const {
+  void gather_input(int64_t steps, const R* x, int64_t x_step, const R* delta,
+                    R* dw) const {
     for (int64_t g = 0; g < groups; ++g)
-      add_product<R>(d_in, G * span, steps, x, 1, x_step, delta + (g * A + input) * span,
-                     A * width, dw + g * d_in * G * span, G * span);
+      add_product<R>(d_in, G * span, steps, x, 1, x_step,
+                     delta + (g * A + input) * span, A * width,
+                     dw + g * d_in * G * span, G * span);
   }
   // dx (d_in,) += W^T delta
   void add_input_gradient(const R* delta, R* dx) const {
     for (int64_t i = 0; i < d_in; ++i) {
       Vec<R> total{};
       for (int64_t g = 0; g < groups; ++g) {
-        const R *w = p.w + (g * d_in + i) * G * span, *d = delta + (g * A + input) * span;
-        for (int64_t v = 0; v < G * span; v += LANES<R>) total += ::load(w + v) * ::load(d + v);
+        const R *w = p.w + (g * d_in + i) * G * span,
+                *d = delta + (g * A + input) * span;
+        for (int64_t v = 0; v < G * span; v += LANES<R>)
+          total += ::load(w + v) * ::load(d + v);
       }
       dx[i] += sum<R>(total);
     }
@@ -691,7 +715,8 @@ struct BlockRows {
   static constexpr bool SHUFFLE = !(DS & (DS - 1));
   using Order = std::make_integer_sequence<int, L>;
 
-  static void load_row(const Plan<R>& z, const R* units, R* record, int slot, int slots) {
+  static void load_row(const Plan<R>& z, const R* units, R* record, int slot,
+                       int slots) {
     record += slot * DS * L;
     for (int64_t g = 0; g < z.groups; ++g, record += slots * DS * L) {
       const int64_t blocks = z.K - g * L < L ? z.K - g * L : L;
@@ -709,7 +734,8 @@ struct BlockRows {
     }
   }
 
-  static void store_row(const Plan<R>& z, R* units, const R* record, int slot, int slots) {
+  static void store_row(const Plan<R>& z, R* units, const R* record, int slot,
+                        int slots) {
     record += slot * DS * L;
     for (int64_t g = 0; g < z.groups; ++g, record += slots * DS * L) {
       const int64_t blocks = z.K - g * L < L ? z.K - g * L : L;
@@ -732,9 +758,11 @@ struct BlockRows {
       for (int q = 0; q < z.A; ++q) {
         int gate = 0;
         while (gate < z.REC && z.target[gate] != q) ++gate;
-        // what the recurrent product read: the state before, or r o h of the step itself
+        // what the recurrent product read: the state before, or r o h of the step
+        // itself
         const R* read = records + g * z.B * DS * L;
-        if (z.reset_state && gate == z.REC - 1) read += z.B * z.width + z.reset_state * DS * L;
+        if (z.reset_state && gate == z.REC - 1)
+          read += z.B * z.width + z.reset_state * DS * L;
         const R* d = delta + (g * z.A + q) * DS * L;
         R* db = grad.b + (g * z.A + q) * DS * L;
         R* du = grad.u + (g * z.REC + gate) * DS * DS * L;
@@ -750,8 +778,8 @@ struct BlockRows {
   static constexpr int TOGETHER = DS == 2 || DS == 4 ? 2 : 1;
 
   template <int READ>
-  INLINE void gather_units(const Plan<R>& z, int64_t steps, const R* d, const R* read, R* db,
-                           R* du) {
+  INLINE void gather_units(const Plan<R>& z, int64_t steps, const R* d, const R* read,
+                           R* db, R* du) {
     Vec<R> sum_b[TOGETHER] = {}, sum_u[TOGETHER][READ + 1] = {};
     for (int64_t s = 0; s < steps; ++s, d += z.A * z.width, read += z.B * z.width)
       for (int c = 0; c < TOGETHER; ++c) {
@@ -778,20 +806,21 @@ struct BlockLanes {
   static constexpr int PART = DS % SHARE ? 1 : SHARE;
 
   template <bool SAVE>
-  static void step(const Plan<R>& z, int rows, const Input<R>* in, const R* before, R* after,
-                   int64_t stride, R*) {
+  static void step(const Plan<R>& z, int rows, const Input<R>* in, const R* before,
+                   R* after, int64_t stride, R*) {
     constexpr int WANTED = A <= 2 ? 4 : 2;
     constexpr int N = DS < WANTED ? WANTED / DS : 1;  // groups side by side
     for (int r = 0; r < rows; ++r, before += stride, after += stride) {
       int64_t g = 0;
-      for (; g + N <= z.groups; g += N) step_groups<SAVE, N>(z, g, in[r], before, after);
+      for (; g + N <= z.groups; g += N)
+        step_groups<SAVE, N>(z, g, in[r], before, after);
       for (; g < z.groups; ++g) step_groups<SAVE, 1>(z, g, in[r], before, after);
     }
   }
 
   template <bool SAVE, int N>
-  INLINE void step_groups(const Plan<R>& z, int64_t g, const Input<R>& in, const R* before,
-                          R* after) {
+  INLINE void step_groups(const Plan<R>& z, int64_t g, const Input<R>& in,
+                          const R* before, R* after) {
     constexpr int M = N * PART % 2 ? 1 : 2;  // vectors in a bundle
     const int64_t w_group = z.fused * G * DS * L;
     const R *pre = in.pre + g * A * DS * L, *x = in.x;
@@ -804,7 +833,8 @@ struct BlockLanes {
       Vec<R> a[A][N][PART], saved[C::SAVED + 1][N][PART];
       for (int q = 0; q < A; ++q)
         for (int n = 0; n < N; ++n)
-          for (int c = 0; c < PART; ++c) a[q][n][c] = load(pre + ((n * A + q) * DS + part + c) * L);
+          for (int c = 0; c < PART; ++c)
+            a[q][n][c] = load(pre + ((n * A + q) * DS + part + c) * L);
       const R* wi = w + part * L;
       for (int64_t i = 0; i < z.fused; ++i, wi += G * DS * L)
         for (int n = 0; n < N; ++n)
@@ -850,12 +880,14 @@ struct BlockLanes {
     }
   }
 
-  static void back(const Plan<R>& z, int rows, const R* before, const R* now, int64_t stride,
-                   const R* const* dh, R* e, R* delta, int64_t delta_stride, R*) {
+  static void back(const Plan<R>& z, int rows, const R* before, const R* now,
+                   int64_t stride, const R* const* dh, R* e, R* delta,
+                   int64_t delta_stride, R*) {
     for (int r = 0; r < rows; ++r)
       for (int64_t g = 0; g < z.groups; ++g)
         back_group(z.p.u + g * REC * DS * DS * L, before + r * stride + g * B * DS * L,
-                   now + r * stride + g * B * DS * L, dh[r] ? dh[r] + g * DS * L : nullptr,
+                   now + r * stride + g * B * DS * L,
+                   dh[r] ? dh[r] + g * DS * L : nullptr,
                    e + (r * z.groups + g) * S * DS * L,
                    delta + r * delta_stride + g * A * DS * L);
   }
@@ -869,7 +901,8 @@ struct BlockLanes {
       if (dh) one[0].v[0] += load(dh + c * L);
       for (int i = 0; i < S; ++i) s[i] = {load(now + (i * DS + c) * L)};
       for (int i = 0; i < S; ++i) was[i] = {load(before + (i * DS + c) * L)};
-      for (int i = 0; i < C::SAVED; ++i) saved[i] = {load(now + ((S + i) * DS + c) * L)};
+      for (int i = 0; i < C::SAVED; ++i)
+        saved[i] = {load(now + ((S + i) * DS + c) * L)};
       C::backward(one, s, saved, was, out);
       de[c] = one[0].v[0];
       for (int i = 1; i < S; ++i) store(e + (i * DS + c) * L, one[i].v[0]);
@@ -880,8 +913,8 @@ struct BlockLanes {
       add_back(u + (REC - 1) * DS * DS * L, d[C::TARGET[REC - 1]], drh);
       for (int c = 0; c < DS; ++c) {
         Bundle<R, 1> one{de[c]}, r{load(now + (S * DS + c) * L)}, out;
-        C::backward_reset(Bundle<R, 1>{drh[c]}, &one, &r, Bundle<R, 1>{load(before + c * L)},
-                          &out);
+        C::backward_reset(Bundle<R, 1>{drh[c]}, &one, &r,
+                          Bundle<R, 1>{load(before + c * L)}, &out);
         de[c] = one.v[0];
         d[0][c] = out.v[0];
       }
@@ -918,8 +951,9 @@ struct UnitRows {
   }
 
   // to += from M, for the blocks M of gate q
-  static void add_recurrent(const Plan<R>& z, int rows, const R* u, int q, const R* from,
-                            int64_t from_stride, R* to, int64_t to_stride) {
+  static void add_recurrent(const Plan<R>& z, int rows, const R* u, int q,
+                            const R* from, int64_t from_stride, R* to,
+                            int64_t to_stride) {
     for (int64_t k = 0; k < z.K; ++k)
       add_product<R>(rows, z.DS, z.d_s, from + k * z.DS, from_stride, 1,
                      u + z.at_u(q, k, 0, 0), z.DS, to + k * z.DS, to_stride);
@@ -950,13 +984,15 @@ struct UnitLanes : UnitRows<R> {
   using UnitRows<R>::add_recurrent;
 
   template <bool SAVE>
-  static void step(const Plan<R>& z, int rows, const Input<R>* in, const R* before, R* after,
-                   int64_t stride, R* scratch) {
+  static void step(const Plan<R>& z, int rows, const Input<R>* in, const R* before,
+                   R* after, int64_t stride, R* scratch) {
     const int64_t width = z.width;
     R* a = scratch;
-    for (int r = 0; r < rows; ++r) memcpy(a + r * A * width, in[r].pre, A * width * sizeof(R));
+    for (int r = 0; r < rows; ++r)
+      memcpy(a + r * A * width, in[r].pre, A * width * sizeof(R));
     for (int q = 0; q < REC - C::RESET_BEFORE; ++q)
-      add_recurrent(z, rows, z.p.u, q, before, stride, a + C::TARGET[q] * width, A * width);
+      add_recurrent(z, rows, z.p.u, q, before, stride, a + C::TARGET[q] * width,
+                    A * width);
     if constexpr (C::RESET_BEFORE) {
       for (int r = 0; r < rows; ++r)
         for (int64_t v = 0; v < width; v += L) {
@@ -966,8 +1002,8 @@ struct UnitLanes : UnitRows<R> {
           for (int i = 0; i < 2; ++i)
             store(after + r * stride + (S + i) * width + v, saved[i].v[0]);
         }
-      add_recurrent(z, rows, z.p.u, REC - 1, after + (S + C::RESET_STATE) * width, stride,
-                    a + C::TARGET[REC - 1] * width, A * width);
+      add_recurrent(z, rows, z.p.u, REC - 1, after + (S + C::RESET_STATE) * width,
+                    stride, a + C::TARGET[REC - 1] * width, A * width);
     }
     for (int r = 0; r < rows; ++r, a += A * width, before += stride, after += stride) {
       int64_t v = 0;
@@ -994,8 +1030,9 @@ struct UnitLanes : UnitRows<R> {
     }
   }
 
-  static void back(const Plan<R>& z, int rows, const R* before, const R* now, int64_t stride,
-                   const R* const* dh, R* e, R* delta, int64_t delta_stride, R* scratch) {
+  static void back(const Plan<R>& z, int rows, const R* before, const R* now,
+                   int64_t stride, const R* const* dh, R* e, R* delta,
+                   int64_t delta_stride, R* scratch) {
     const int64_t width = z.width;
     for (int r = 0; r < rows; ++r)
       for (int64_t v = 0; v < width; v += L)
@@ -1004,8 +1041,8 @@ struct UnitLanes : UnitRows<R> {
                    delta + r * delta_stride + v);
     if constexpr (C::RESET_BEFORE) {
       memset(scratch, 0, rows * width * sizeof(R));
-      add_recurrent(z, rows, z.p.ut, REC - 1, delta + C::TARGET[REC - 1] * width, delta_stride,
-                    scratch, width);
+      add_recurrent(z, rows, z.p.ut, REC - 1, delta + C::TARGET[REC - 1] * width,
+                    delta_stride, scratch, width);
       for (int r = 0; r < rows; ++r)
         for (int64_t v = 0; v < width; v += L) {
           Bundle<R, 1> saved{load(now + r * stride + S * width + v)}, out;
@@ -1017,11 +1054,12 @@ struct UnitLanes : UnitRows<R> {
         }
     }
     for (int q = 0; q < REC - C::RESET_BEFORE; ++q)
-      add_recurrent(z, rows, z.p.ut, q, delta + C::TARGET[q] * width, delta_stride, e, S * width);
+      add_recurrent(z, rows, z.p.ut, q, delta + C::TARGET[q] * width, delta_stride, e,
+                    S * width);
   }
 
-  INLINE void back_units(int64_t width, const R* before, const R* now, const R* dh, R* e,
-                         R* delta) {
+  INLINE void back_units(int64_t width, const R* before, const R* now, const R* dh,
+                         R* e, R* delta) {
     Bundle<R, 1> one[S], s[S], was[S], saved[C::SAVED + 1], out[A] = {};
     for (int i = 0; i < S; ++i) one[i] = {load(e + i * width)};
     if (dh) one[0].v[0] += load(dh);
@@ -1034,7 +1072,8 @@ struct UnitLanes : UnitRows<R> {
   }
 };
 
-// ---------------------------------------------------------------------- the plan of a layer
+// ---------------------------------------------------------------------- the plan of a
+// layer
 
 template <class R, class C, int DS>
 void put_blocks_in_lanes(Plan<R>& z) {
@@ -1099,21 +1138,41 @@ template <class R>
 bool make_plan(const Scan& scan, Plan<R>& z) {
   z.K = scan.K, z.d_s = scan.d_s, z.d_in = scan.p ? 0 : scan.d_in;
   switch (scan.cell) {
-    case RNN_TANH: plan_cell<R, Rnn<Tanh>>(z); break;
-    case RNN_RELU: plan_cell<R, Rnn<Relu>>(z); break;
-    case RNN_SIGMOID: plan_cell<R, Rnn<Sigmoid>>(z); break;
-    case RNN_IDENTITY: plan_cell<R, Rnn<Identity>>(z); break;
-    case LSTM: plan_cell<R, Lstm>(z); break;
-    case GRU_AFTER: plan_cell<R, GruAfter>(z); break;
-    case GRU_BEFORE: plan_cell<R, GruBefore>(z); break;
-    case LRU_TANH: plan_cell<R, LruTanh>(z); break;
-    case LRU_HIGHWAY: plan_cell<R, LruHighway>(z); break;
-    default: return false;
+    case RNN_TANH:
+      plan_cell<R, Rnn<Tanh>>(z);
+      break;
+    case RNN_RELU:
+      plan_cell<R, Rnn<Relu>>(z);
+      break;
+    case RNN_SIGMOID:
+      plan_cell<R, Rnn<Sigmoid>>(z);
+      break;
+    case RNN_IDENTITY:
+      plan_cell<R, Rnn<Identity>>(z);
+      break;
+    case LSTM:
+      plan_cell<R, Lstm>(z);
+      break;
+    case GRU_AFTER:
+      plan_cell<R, GruAfter>(z);
+      break;
+    case GRU_BEFORE:
+      plan_cell<R, GruBefore>(z);
+      break;
+    case LRU_TANH:
+      plan_cell<R, LruTanh>(z);
+      break;
+    case LRU_HIGHWAY:
+      plan_cell<R, LruHighway>(z);
+      break;
+    default:
+      return false;
   }
   return true;
 }
 
-// -------------------------------------------------------------------- a layer and its run
+// -------------------------------------------------------------------- a layer and its
+// run
 
 // lay.A row of the batch. Step s of its run is step `time(s)` of its sequence.
 struct Row {
@@ -1128,7 +1187,9 @@ struct Layer {
   Plan<R> lay;
 
   explicit Layer(const Scan& scan)
-      : z(scan), d(scan.K * scan.d_s), d_in(scan.d_in),
+      : z(scan),
+        d(scan.K * scan.d_s),
+        d_in(scan.d_in),
         n_chunks(scan.chunk ? (scan.T + scan.chunk - 1) / scan.chunk : 0) {}
 
   // ---- parameters in the kernel's order
@@ -1163,14 +1224,17 @@ struct Layer {
     });
     for (int g = 0; g < lay.G && !z.p; ++g)
       lay.load(lay, (const R*)z.bias + g * d, p.b, lay.input + g, lay.A);
-    if (lay.A > lay.input + lay.G && z.bias_q) lay.load(lay, (const R*)z.bias_q, p.b, lay.A - 1, lay.A);
+    if (lay.A > lay.input + lay.G && z.bias_q)
+      lay.load(lay, (const R*)z.bias_q, p.b, lay.A - 1, lay.A);
   }
 
   void unpack(const Parameters<R>& grad) const {
     R *wx = (R*)z.dweight_x, *wh = (R*)z.dweight_h;
-    if (wx) for_weight_x([&](int64_t ours, int64_t theirs) { wx[theirs] = grad.w[ours]; });
+    if (wx)
+      for_weight_x([&](int64_t ours, int64_t theirs) { wx[theirs] = grad.w[ours]; });
     if (wh)
-      for_weight_h([&](int64_t ours, int64_t, int64_t theirs) { wh[theirs] = grad.u[ours]; });
+      for_weight_h(
+          [&](int64_t ours, int64_t, int64_t theirs) { wh[theirs] = grad.u[ours]; });
     for (int g = 0; g < lay.G && z.dbias; ++g)
       lay.store(lay, (R*)z.dbias + g * d, grad.b, lay.input + g, lay.A);
     if (z.dbias_q) lay.store(lay, (R*)z.dbias_q, grad.b, lay.A - 1, lay.A);
@@ -1186,7 +1250,8 @@ struct Layer {
   // numbers, the parts in the order of `work_in`
   int64_t size_work(bool backward) const {
     const int64_t steps = backward ? z.chunk : 0, rows = lay.rows;
-    return rows * lay.width * (AHEAD * lay.A + (steps + 1) * lay.B + steps * lay.A + lay.S + 2) +
+    return rows * lay.width *
+               (AHEAD * lay.A + (steps + 1) * lay.B + steps * lay.A + lay.S + 2) +
            lay.size_scratch();
   }
 
@@ -1223,8 +1288,8 @@ struct Layer {
     return rows;
   }
 
-  // What step i of a chunk that starts at step `start` reads, for the rows still running.
-  // Every AHEAD steps the input parts of the next ones are computed.
+  // What step i of a chunk that starts at step `start` reads, for the rows still
+  // running. Every AHEAD steps the input parts of the next ones are computed.
   void input(const Work& w, int rows, int64_t start, int64_t i, Input<R>* in) const {
     const int64_t size = lay.A * lay.width, ahead = i % AHEAD, s = start + i;
     const bool fused = lay.fused == lay.d_in && !z.p && !lay.highway;
@@ -1245,12 +1310,14 @@ struct Layer {
       memcpy(one, lay.p.b, size * sizeof(R));
       if (lay.highway) lay.load(lay, x + i * row.direction * d_in, one, 0, lay.A);
       for (int g = 0; g < lay.G && z.p; ++g)
-        lay.load(lay, (const R*)z.p + (row.time(s + i) * lay.G + g) * d, one, lay.input + g, lay.A);
+        lay.load(lay, (const R*)z.p + (row.time(s + i) * lay.G + g) * d, one,
+                 lay.input + g, lay.A);
     }
     const int64_t group = lay.G * lay.span;
     for (int64_t g = 0; g < lay.groups && lay.d_in > lay.fused; ++g)
-      add_product<R>(steps, group, d_in, x, row.direction * d_in, 1, lay.p.w + g * d_in * group,
-                     group, pre + (g * lay.A + lay.input) * lay.span, size);
+      add_product<R>(steps, group, d_in, x, row.direction * d_in, 1,
+                     lay.p.w + g * d_in * group, group,
+                     pre + (g * lay.A + lay.input) * lay.span, size);
   }
 
   // a record's states from up to lay.S arrays of the ops; null stands for zeros
@@ -1272,7 +1339,8 @@ struct Layer {
     const int64_t stride = lay.B * lay.width;
     Input<R> in[MAX_ROWS];
     const void* const first[] = {z.h0, z.c0};
-    for (int r = 0; r < all; ++r) load_states(first, w.rows[r].n, w.record + r * stride, lay.B);
+    for (int r = 0; r < all; ++r)
+      load_states(first, w.rows[r].n, w.record + r * stride, lay.B);
     if (z.outputs == MEAN) memset(w.mean, 0, all * lay.width * sizeof(R));
 
     int rows = still_running(w, all, 0);
@@ -1294,7 +1362,7 @@ struct Layer {
   void store_checkpoint(const Work& w, int r, int64_t chunk) const {
     for (int i = 0; i < lay.S; ++i)
       lay.store(lay, (R*)z.checkpoints + checkpoint(w.rows[r].n, chunk, i),
-                    w.record + r * lay.B * lay.width, i, lay.B);
+                w.record + r * lay.B * lay.width, i, lay.B);
   }
 
   void output(const Work& w, int r, int64_t s) const {
@@ -1345,7 +1413,8 @@ struct Layer {
       for (int r = 0; r < rows; ++r) finish(w, r, start, grad);
     }
     void* first[] = {z.dh0, z.dc0};
-    for (int r = 0; r < all; ++r) store_states(first, w.rows[r].n, w.e + r * lay.S * lay.width, lay.S);
+    for (int r = 0; r < all; ++r)
+      store_states(first, w.rows[r].n, w.e + r * lay.S * lay.width, lay.S);
   }
 
   void load_mean(Work& w, int r) const {
@@ -1370,7 +1439,8 @@ struct Layer {
     const R* from = (const R*)z.checkpoints;
     for (int r = 0; r < rows; ++r)
       for (int i = 0; i < lay.S; ++i)
-        lay.load(lay, from + checkpoint(w.rows[r].n, chunk, i), record(w, r, 0), i, lay.B);
+        lay.load(lay, from + checkpoint(w.rows[r].n, chunk, i), record(w, r, 0), i,
+                 lay.B);
     Input<R> in[MAX_ROWS];
     for (int64_t s = 0; s < z.chunk; ++s) {
       rows = still_running(w, rows, chunk * z.chunk + s);
@@ -1378,7 +1448,7 @@ struct Layer {
       input(w, rows, chunk * z.chunk, s, in);
       for (int r = 0; r < rows; ++r) prefetch_gradient(w.rows[r], chunk * z.chunk + s);
       lay.step_and_save(lay, rows, in, record(w, 0, s), record(w, 0, s + 1),
-                              (z.chunk + 1) * lay.B * lay.width, w.scratch);
+                        (z.chunk + 1) * lay.B * lay.width, w.scratch);
     }
   }
 
@@ -1394,8 +1464,9 @@ struct Layer {
     for (int64_t s = steps_in_chunk(w.rows[0], start) - 1; s >= 0; --s) {
       const int rows = still_running(w, all, start + s);
       for (int r = 0; r < rows; ++r) dh[r] = gradient(w, r, start + s);
-      lay.back(lay, rows, record(w, 0, s), record(w, 0, s + 1), (z.chunk + 1) * lay.B * lay.width,
-               dh, w.e, delta(w, 0, s), z.chunk * lay.A * lay.width, w.scratch);
+      lay.back(lay, rows, record(w, 0, s), record(w, 0, s + 1),
+               (z.chunk + 1) * lay.B * lay.width, dh, w.e, delta(w, 0, s),
+               z.chunk * lay.A * lay.width, w.scratch);
     }
   }
 
@@ -1434,8 +1505,8 @@ struct Layer {
 
 // ----------------------------------------------------------------------------- threads
 
-// Vanishing gradients pass through denormal numbers, which are many times slower: for the
-// duration of a call they count as zero.
+// Vanishing gradients pass through denormal numbers, which are many times slower: for
+// the duration of a call they count as zero.
 class FlushToZero {
 #if defined(__x86_64__)
   unsigned before = __builtin_ia32_stmxcsr();
@@ -1483,14 +1554,15 @@ struct Team {
       __atomic_store_n(&team.failed, 1, __ATOMIC_RELAXED);
       return nullptr;
     }
-    for (int64_t item; (item = __atomic_fetch_add(&team.next, 1, __ATOMIC_RELAXED)) < team.items;)
+    for (int64_t item;
+         (item = __atomic_fetch_add(&team.next, 1, __ATOMIC_RELAXED)) < team.items;)
       team.run(item, memory.start);
     return nullptr;
   }
 };
 
-// Run all items, each once and by any thread; memory is the thread's own. Threads live as
-// long as the call, so that a process can fork between calls.
+// Run all items, each once and by any thread; memory is the thread's own. Threads live
+// as long as the call, so that a process can fork between calls.
 template <class F>
 int64_t in_parallel(int64_t items, int64_t threads, size_t bytes, F run) {
   constexpr int MOST = 256;
@@ -1528,7 +1600,8 @@ int64_t threads_for(const Layer<R>& layer, int passes) {
     steps = 0;
     for (int64_t n = 0; n < z.N; ++n) steps += double(z.lengths[n]);
   }
-  const double a_step = double(layer.d) * layer.lay.A * (double(layer.lay.d_in + z.d_s) + 15);
+  const double a_step =
+      double(layer.d) * layer.lay.A * (double(layer.lay.d_in + z.d_s) + 15);
   const double worth = 1 + passes * steps * a_step / 5e6;
   return worth < double(z.threads) ? int64_t(worth) : z.threads;
 }
@@ -1538,43 +1611,47 @@ struct Forward {
   static int64_t run(const Scan& z, void*) {
     Layer<R> layer(z);
     if (!make_plan(z, layer.lay)) return UNKNOWN_CELL;
-    Memory parameters(layer.lay.size_parameters() * sizeof(R)), rows(z.N * sizeof(int64_t));
+    Memory parameters(layer.lay.size_parameters() * sizeof(R)),
+        rows(z.N * sizeof(int64_t));
     if (!parameters.start || !rows.start) return NO_MEMORY;
     layer.pack(static_cast<R*>(parameters.start));
     const int64_t* order = sort_rows(z, rows.start);
-    return in_parallel(layer.tiles(), threads_for(layer, 1), layer.size_work(false) * sizeof(R),
+    return in_parallel(layer.tiles(), threads_for(layer, 1),
+                       layer.size_work(false) * sizeof(R),
                        [&](int64_t tile, void* memory) {
                          layer.forward_tile(tile, order, static_cast<R*>(memory));
                        });
   }
 };
 
-// Tiles are dealt to slabs, each with sums of its own, which are added in a fixed order.
-// How many slabs there are depends on sizes alone: so do the gradients, to the last bit,
-// however many threads there are.
+// Tiles are dealt to slabs, each with sums of its own, which are added in a fixed
+// order. How many slabs there are depends on sizes alone: so do the gradients, to the
+// last bit, however many threads there are.
 struct Backward {
   template <class R>
   static int64_t run(const Scan& z, void*) {
     constexpr int64_t MOST = 16, MOST_BYTES = int64_t(1) << 25;
     Layer<R> layer(z);
     if (!make_plan(z, layer.lay)) return UNKNOWN_CELL;
-    const int64_t size = layer.lay.size_gradients(), fitting = MOST_BYTES / int64_t(size * sizeof(R));
+    const int64_t size = layer.lay.size_gradients(),
+                  fitting = MOST_BYTES / int64_t(size * sizeof(R));
     int64_t slabs = fitting < 1 ? 1 : fitting < MOST ? fitting : MOST;
     if (slabs > layer.tiles()) slabs = layer.tiles() ? layer.tiles() : 1;
-    Memory parameters(layer.lay.size_parameters() * sizeof(R)), rows(z.N * sizeof(int64_t));
+    Memory parameters(layer.lay.size_parameters() * sizeof(R)),
+        rows(z.N * sizeof(int64_t));
     Memory sums(slabs * size * sizeof(R));
     if (!parameters.start || !rows.start || !sums.start) return NO_MEMORY;
     layer.pack(static_cast<R*>(parameters.start));
     const int64_t* order = sort_rows(z, rows.start);
     R* total = static_cast<R*>(sums.start);
     memset(total, 0, slabs * size * sizeof(R));
-    const int64_t status = in_parallel(
-        slabs, threads_for(layer, 3), layer.size_work(true) * sizeof(R),
-        [&](int64_t slab, void* memory) {
-          const auto sums = layer.lay.parameters_in(total + slab * size);
-          for (int64_t tile = slab; tile < layer.tiles(); tile += slabs)
-            layer.backward_tile(tile, order, static_cast<R*>(memory), sums);
-        });
+    const int64_t status =
+        in_parallel(slabs, threads_for(layer, 3), layer.size_work(true) * sizeof(R),
+                    [&](int64_t slab, void* memory) {
+                      const auto sums = layer.lay.parameters_in(total + slab * size);
+                      for (int64_t tile = slab; tile < layer.tiles(); tile += slabs)
+                        layer.backward_tile(tile, order, static_cast<R*>(memory), sums);
+                    });
     for (int64_t slab = 1; slab < slabs; ++slab)
       for (int64_t i = 0; i < size; ++i) total[i] += total[slab * size + i];
     layer.unpack(layer.lay.parameters_in(total));
@@ -1638,7 +1715,8 @@ struct StepperBytes {
   static int64_t run(const Scan& z, void*) {
     Layer<R> layer(z);
     if (!make_plan(z, layer.lay)) return UNKNOWN_CELL;
-    return StepperOf<R>::head() + (layer.lay.size_parameters() + layer.size_work(false)) * sizeof(R);
+    return StepperOf<R>::head() +
+           (layer.lay.size_parameters() + layer.size_work(false)) * sizeof(R);
   }
 };
 
@@ -1688,9 +1766,10 @@ EXPORT int64_t skpararnn_cpu_level() {
   __builtin_cpu_init();
   const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                   __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-  const bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                  __builtin_cpu_supports("avx512vl");
+  const bool v4 =
+      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl");
   return v3 && v4 ? 4 : v3 ? 3 : 1;
 #else
   return 1;
@@ -1698,12 +1777,16 @@ EXPORT int64_t skpararnn_cpu_level() {
 }
 
 // Both return a Status. Arrays that the call fills need not be initialised.
-EXPORT int64_t skpararnn_forward(const Scan* scan) { return dispatch<Forward>(*scan, nullptr); }
-EXPORT int64_t skpararnn_backward(const Scan* scan) { return dispatch<Backward>(*scan, nullptr); }
+EXPORT int64_t skpararnn_forward(const Scan* scan) {
+  return dispatch<Forward>(*scan, nullptr);
+}
+EXPORT int64_t skpararnn_backward(const Scan* scan) {
+  return dispatch<Backward>(*scan, nullptr);
+}
 
-// One row, step by step, on memory of the caller's (bytes: how much of it, aligned to 64):
-// parameters and state in the kernel's own layout, made from weight_x, weight_h, bias,
-// bias_q, h0 and c0 of a Scan with N = 1. x is (d_in,), h and c are (d,).
+// One row, step by step, on memory of the caller's (bytes: how much of it, aligned to
+// 64): parameters and state in the kernel's own layout, made from weight_x, weight_h,
+// bias, bias_q, h0 and c0 of a Scan with N = 1. x is (d_in,), h and c are (d,).
 EXPORT int64_t skpararnn_stepper_bytes(const Scan* scan) {
   return dispatch<StepperBytes>(of_a_step(*scan), nullptr);
 }
