@@ -1,18 +1,22 @@
 """Compile the CPU kernel with sanitizers, run its contract, write down the findings.
 
     python benchmarks/sanitizers.py          (or: make sanitize)
+    python benchmarks/sanitizers.py thread g++ x86-64-v3
 
-Everything of ``CHECKS`` for every compiler that is installed: warnings, errors of
-memory (AddressSanitizer), undefined behaviour, uninitialised numbers (MemorySanitizer,
-clang alone) and data races (ThreadSanitizer). What is compiled is
+Words choose a check, a compiler, an instruction set; without them it is everything of
+``CHECKS`` for every compiler that is installed: warnings, errors of memory
+(AddressSanitizer), undefined behaviour, uninitialised numbers (MemorySanitizer, clang
+alone) and data races (ThreadSanitizer). What is compiled is
 ``tests/kernels/contract.cpp``, which includes the kernel, with the flags of
-``setup.py``, at a lower optimisation: some twenty minutes in all. The everyday tests
-run a part of it, see ``tests/kernels/test_sanitizers.py``.
+``setup.py`` at a lower optimisation. All of it takes about twenty minutes on an idle
+machine; the everyday tests run a part, see ``tests/kernels/test_sanitizers.py``.
 
-The result is ``benchmarks/results/sanitizers.json``. The exit status is 0 only if
-nothing was found.
+The result is ``benchmarks/results/sanitizers.json``. Runs that were not chosen stay
+from the time before: each has its date and a digest of the kernel. The exit status is 0
+only if nothing was found.
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -49,22 +53,32 @@ ISAS = ("x86-64", "x86-64-v3")
 
 
 def main():
-    """Run all checks, write the result, return the exit status."""
-    runs = [
-        run_check(compiler, check, isa)
+    """Run the checks asked for, write the result, return the exit status."""
+    words = set(sys.argv[1:])
+    chosen = [row for row in rows() if words <= set(row)]
+    if not chosen:
+        raise SystemExit(f"nothing to run; choose words of {sorted(rows())}")
+    runs = [run_check(*row) for row in chosen]
+    write(runs)
+    return int(any(run["finding"] for run in runs))
+
+
+def rows():
+    """All that can be run here: compiler, check, instruction set."""
+    return [
+        (compiler, check, isa)
         for compiler in filter(shutil.which, COMPILERS)
         for check, (_, _, known) in CHECKS.items()
         if compiler in known
         for isa in ISAS
     ]
-    write(runs)
-    return int(not runs or any(run["finding"] for run in runs))
 
 
 def run_check(compiler, check, isa):
     """Compile and run the contract once; returns the row of the result."""
     flags, arguments, _ = CHECKS[check]
     say(f"{compiler}, {check}, {isa}")
+    kernel = hashlib.sha256(KERNEL.read_bytes()).hexdigest()[:12]
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         contract = Path(folder) / "contract"
@@ -76,6 +90,8 @@ def run_check(compiler, check, isa):
         "compiler": compiler,
         "check": check,
         "isa": isa,
+        "date": datetime.now(UTC).date().isoformat(),
+        "kernel": kernel,
         "flags": " ".join(flags),
         "runs": sum(map(int, re.findall(r"(\d+) runs", printed))),
         "seconds": round(time.perf_counter() - started),
@@ -112,19 +128,26 @@ def run(contract, arguments=()):
 
 def write(runs):
     """Write the result: facts of the machine that explain it, none that name it."""
+    done = {(run["compiler"], run["check"], run["isa"]): run for run in before() + runs}
     result = {
-        "date": datetime.now(UTC).date().isoformat(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "compilers": {name: version(name) for name in filter(shutil.which, COMPILERS)},
         "shared flags": " ".join(build_settings()["FLAGS"]),
         "threads": "4 in one call; 2 calls at once with 2 threads each",
-        "runs": runs,
+        "runs": list(done.values()),
     }
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     found = sum(bool(run["finding"]) for run in runs)
     say(f"{len(runs)} builds, {found} with findings; {RESULT.relative_to(ROOT)}")
+
+
+def before():
+    """Return the runs that the result holds already."""
+    if not RESULT.exists():
+        return []
+    return json.loads(RESULT.read_text(encoding="utf-8"))["runs"]
 
 
 def version(compiler):
