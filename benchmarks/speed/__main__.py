@@ -28,13 +28,15 @@ def main(arguments=None):
     # before any thread starts: it is a setting of the thread, which the next inherits
     torch.set_flush_denormal(True)
     torch.manual_seed(0)
-    result = {"machine": machine.describe(), "rows": []}
+    result = {"machine": machine.describe()}
     cases = pick(chosen)
     if not (chosen.quick or chosen.only):
         run_contract()
+    rows = {}
     for case, measured in measure_all(cases, QUICK if chosen.quick else FULL):
-        result["rows"].append(make_row(case, measured, result["machine"]))
+        rows[case] = make_row(case, measured, result["machine"])
         print(f"{case.measure}: {case.name}: {measured.value:.3g}", flush=True)
+    result["rows"] = [rows[case] for case in cases]
     show(result, chosen.output)
 
 
