@@ -90,7 +90,8 @@ def rnn(
     -----
     Everything is differentiable, by ``backend="cpu"`` once. Memory for the backward
     pass is linear in T; "cpu" keeps one state in 32 (gated cells: in 16) and computes
-    the others anew.
+    the others anew. Of more than 32 features it also keeps their part of the
+    pre-activations, d numbers a step and gate.
 
     Source: Cai, Li, Huang and Li, "ParaRNN" (arXiv 2605.02692), equation 3.
 

@@ -86,7 +86,7 @@ def test_struct_has_the_fields_of_the_source_in_their_order():
     [
         ("CellCode", cpu.CELL_CODES),
         ("Outputs", cpu.OUTPUT_CODES),
-        ("Status", {"done": 0, "no_memory": 1, "unknown_cell": 2}),
+        ("Status", {"done": 0, "no_memory": 1, "unknown_cell": 2, "bad_sizes": 3}),
     ],
 )
 def test_codes_are_those_of_the_source(enum, codes):
@@ -94,7 +94,8 @@ def test_codes_are_those_of_the_source(enum, codes):
     body = re.search(pattern, without_comments(SOURCE), re.DOTALL).group(1)
     names = [name.strip().lower() for name in body.split(",")]
     assert codes == {name: code for code, name in enumerate(names)}
-    assert (_library.DONE, _library.NO_MEMORY, _library.UNKNOWN_CELL) == (0, 1, 2)
+    assert (_library.DONE, _library.NO_MEMORY) == (0, 1)
+    assert (_library.UNKNOWN_CELL, _library.BAD_SIZES) == (2, 3)
 
 
 def test_functions_are_those_of_the_source():
@@ -289,6 +290,13 @@ def test_status_becomes_an_error(pretend, name, status, error, message):
 def test_a_call_that_worked_returns_nothing(pretend):
     pretend(["generic"], forward=lambda scan: 0, backward=lambda scan: 0)
     assert cpu.forward(cpu.Scan()) is cpu.backward(cpu.Scan()) is None
+
+
+@pytest.mark.parametrize("sizes", [{"chunk": 0}, {"K": 0}, {"N": -1}])
+def test_the_library_itself_refuses_sizes_that_are_none(sizes, compiled):
+    sizes = {"K": 2, "d_s": 2, "chunk": 16, "itemsize": 4} | sizes
+    with pytest.raises(RuntimeError, match="K, d_s and chunk of at least 1"):
+        cpu.forward(cpu.Scan(**sizes))
 
 
 def test_the_library_itself_refuses_an_unknown_cell(compiled):

@@ -1,6 +1,7 @@
 """The functions on NumPy arrays: single steps against the plain loop, and tanh."""
 
 import ctypes
+import gc
 
 import numpy as np
 import pytest
@@ -197,3 +198,22 @@ def test_a_step_writes_no_further_than_its_own_arrays():
     assert np.isfinite(h).all()
     assert np.isnan(guarded[:16]).all()
     assert np.isnan(guarded[-16:]).all()
+
+
+def test_a_step_can_be_taken_when_only_its_function_is_left():
+    advance = cpu.Stepper("rnn_relu", *ones_and_zeros()).advance
+    gc.collect()
+    for _ in range(100):
+        advance()
+
+
+def test_the_buffers_of_a_stepper_cannot_be_replaced():
+    stepper = cpu.Stepper("rnn_relu", *ones_and_zeros())
+    with pytest.raises(AttributeError):
+        stepper.x = np.ones(1)
+    with pytest.raises(AttributeError):
+        stepper.h = np.ones(4)
+
+
+def ones_and_zeros():
+    return np.ones((1, 4, 1)), np.zeros((1, 2, 2, 2)), np.zeros((1, 4))

@@ -417,3 +417,30 @@ def test_autocast_changes_nothing(variant, K):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         actual = layer.run_and_gradients(backend="cpu")
     assert_equal(actual, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("lengths", torch.tensor([5, 5, 5], dtype=torch.int32)),
+        ("lengths", torch.tensor([5, 5])),
+        ("weight_x", torch.zeros(1, 6, 3)),
+        ("weight_h", torch.zeros(1, 3, 2, 1)),
+        ("bias", torch.zeros(1, 6, dtype=torch.float64)),
+        ("h0", torch.zeros(2, 6)),
+    ],
+)
+def test_the_operator_itself_refuses_what_the_kernel_cannot_read(name, wrong):
+    tensors = {
+        "x": torch.zeros(3, 5, 2),
+        "weight_x": torch.zeros(1, 6, 2),
+        "weight_h": torch.zeros(1, 3, 2, 2),
+        "bias": torch.zeros(1, 6),
+        "bias_q": None,
+        "h0": None,
+        "c0": None,
+        "lengths": None,
+    }
+    how = ("rnn", "tanh", False, "last", False)
+    with pytest.raises(ValueError, match=f"scan expects {name} as"):
+        torch.ops.skpararnn.scan(*(tensors | {name: wrong}).values(), *how)

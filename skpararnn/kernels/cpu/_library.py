@@ -39,7 +39,7 @@ CELL_CODES = {
     "lru_highway": 8,
 }
 OUTPUT_CODES = {"last": 0, "all": 1, "mean": 2}
-DONE, NO_MEMORY, UNKNOWN_CELL = range(3)
+DONE, NO_MEMORY, UNKNOWN_CELL, BAD_SIZES = range(4)
 
 _NUMBERS = "itemsize cell K d_s d_in N T chunk reverse outputs threads"
 _ARRAYS = (
@@ -65,11 +65,11 @@ class Scan(ctypes.Structure):
     K, d_s, d_in, N, T : int
         Blocks, units per block, features, rows and steps.
     chunk : int
-        Steps between two checkpoints.
+        Steps between two checkpoints, at least 1.
     reverse : int
         1 runs from the last real step to the first.
     threads : int
-        At most so many; small work gets fewer.
+        At most so many; small work gets fewer, and `backward` at most 16.
     x : address of (N, T, d_in)
     p : address of (N, T, G, d)
         Input part of the pre-activations, with bias, in place of `x`, `weight_x` and
@@ -148,9 +148,11 @@ def forward(scan):
     Raises
     ------
     MemoryError
-        The buffers of the call, a few hundred kilobytes a thread, cannot be had.
+        The buffers of the call cannot be had: some 100 kB to 1 MB a thread, and in
+        `backward` up to 32 MB for sums of gradients.
     RuntimeError
-        There is no library, or it does not know the cell; the message has the reason.
+        There is no library, it does not know the cell, or a size is not positive; the
+        message has the reason.
     """
     status = load().forward(ctypes.byref(scan))
     if status != DONE:
@@ -176,6 +178,12 @@ def failure(status, scan):
         )
     if status == UNKNOWN_CELL:
         return RuntimeError(f"the CPU kernel has no cell with the code {scan.cell}")
+    if status == BAD_SIZES:
+        return RuntimeError(
+            "the CPU kernel needs K, d_s and chunk of at least 1 and no negative size; "
+            f"got K={scan.K}, d_s={scan.d_s}, chunk={scan.chunk}, d_in={scan.d_in}, "
+            f"N={scan.N}, T={scan.T}"
+        )
     return RuntimeError(f"the CPU kernel returned the unknown status {status}")
 
 

@@ -80,13 +80,24 @@ class Stepper:
         self._library = load()
         self._memory = self._filled(scan)
         dtype = arrays["weight_h"].dtype
-        self.x = np.zeros(scan.d_in, dtype)
-        self.h = np.zeros(scan.K * scan.d_s, dtype)
-        self.h[...] = arrays.get("h0", 0)
-        self._c = np.zeros_like(self.h) if cell == "lstm" else None
-        buffers = (self._memory, self.x, self.h)
+        self._x = np.zeros(scan.d_in, dtype)
+        self._h = np.zeros(scan.K * scan.d_s, dtype)
+        self._h[...] = arrays.get("h0", 0)
+        self._c = np.zeros_like(self._h) if cell == "lstm" else None
+        buffers = (self._memory, self._x, self._h)
         addresses = [buffer.ctypes.data for buffer in buffers]
         self.advance = functools.partial(self._library.stepper_step, *addresses)
+        self.advance.buffers = buffers  # they live as long as someone can call it
+
+    @property
+    def x(self):
+        """The input of the next step, (d_in,), to be filled in place."""
+        return self._x
+
+    @property
+    def h(self):
+        """The state after the last step, (d,)."""
+        return self._h
 
     def step(self, x):
         """Read one step and return the new state.
@@ -101,13 +112,13 @@ class Stepper:
         h : ndarray of shape (d,)
             The stepper's own array: the next step writes into it.
         """
-        self.x[...] = x
+        self._x[...] = x
         self.advance()
-        return self.h
+        return self._h
 
     def state(self):
         """Return copies of the state, ``(d,)``, and of the memory cell, or None."""
-        h, c = (None if a is None else np.empty_like(a) for a in (self.h, self._c))
+        h, c = (None if a is None else np.empty_like(a) for a in (self._h, self._c))
         addresses = [None if a is None else a.ctypes.data for a in (h, c)]
         self._library.stepper_state(self._memory.ctypes.data, *addresses)
         return h, c

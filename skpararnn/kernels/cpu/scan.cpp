@@ -33,7 +33,7 @@ enum CellCode : int64_t {
 
 enum Outputs : int64_t { LAST, ALL, MEAN };
 
-enum Status : int { DONE, NO_MEMORY, UNKNOWN_CELL };
+enum Status : int { DONE, NO_MEMORY, UNKNOWN_CELL, BAD_SIZES };
 
 // Everything a call needs. `real` is float or double, as `itemsize` says; a null
 // pointer stands for what is not there, or not wanted.
@@ -43,10 +43,10 @@ struct Scan {
   int64_t K, d_s;    // blocks and their size; d = K * d_s
   int64_t d_in;      // features of x; with `p` given the kernel does not project
   int64_t N, T;
-  int64_t chunk;    // steps between two checkpoints, n_chunks = ceil(T / chunk)
+  int64_t chunk;    // steps between two checkpoints, >= 1; n_chunks = ceil(T / chunk)
   int64_t reverse;  // 1: from the last real step to the first
   int64_t outputs;  // Outputs
-  int64_t threads;  // at most so many; fewer for small work
+  int64_t threads;  // at most so many; fewer for small work, in backward at most 16
 
   const void* x;           // real (N, T, d_in)
   const void* p;           // real (N, T, G, d): input part of the pre-activations, with
@@ -555,8 +555,7 @@ void add_product(int64_t M, int64_t N, int64_t depth, const R* A, int64_t a_m,
   while (vectors - n >= 1) panel(add_product_panel<R, 1>, 1);
 }
 
-// ---------------------------------------------------------------------- layers,
-// layouts
+// ------------------------------------------------------------- layers, layouts
 //
 // The kernel's own arrays are records: `slots` numbers for every unit of a row, padded
 // with zeros to whole vectors. There are two layouts.
@@ -573,10 +572,10 @@ constexpr int AHEAD = 8;     // steps whose input part is computed at once
 
 template <class R>
 struct Parameters {
-  R* w;  // weight_x (groups, d_in, G, span)
-  R* b;  // bias, a record of A slots
-  R* u;  // weight_h; lanes are blocks: (groups, REC, DS, DS, LANES), last but one is
-         // the unit read; lanes are units: (REC, K, d_s, DS), last is the unit written
+  R* w;   // weight_x (groups, d_in, G, span)
+  R* b;   // bias, a record of A slots
+  R* u;   // weight_h; lanes are blocks: (groups, REC, DS, DS, LANES), last but one is
+          // the unit read; lanes are units: (REC, K, d_s, DS), last is the unit written
   R* ut;  // lanes are units: the same, last is the unit read
 };
 
@@ -822,6 +821,8 @@ struct BlockLanes {
   INLINE void step_groups(const Plan<R>& z, int64_t g, const Input<R>& in,
                           const R* before, R* after) {
     constexpr int M = N * PART % 2 ? 1 : 2;  // vectors in a bundle
+    // a padded unit stays 0, though an infinite input makes NaN of it: 0 * inf
+    const int units = DS == 8 ? int(z.d_s) : DS;
     const int64_t w_group = z.fused * G * DS * L;
     const R *pre = in.pre + g * A * DS * L, *x = in.x;
     const R *w = z.p.w + g * w_group, *u = z.p.u + g * REC * DS * DS * L;
@@ -850,6 +851,7 @@ struct BlockLanes {
               C::reset(Bundle<R, 1>{a[0][n][c]}, Bundle<R, 1>{h[n][c]}, out);
               for (int i = 0; i < 2; ++i) saved[i][n][c] = out[i].v[0];
               rh[n][c] = saved[C::RESET_STATE][n][c];
+              if (c >= units) rh[n][c] = Vec<R>{};
             }
         for (int n = 0; n < N; ++n)
           for (int c = 0; c < PART; ++c)
@@ -871,6 +873,7 @@ struct BlockLanes {
         C::forward(one, s, keep);
         for (int m = 0; m < M; ++m) {
           const int n = (first + m) / PART, c = (first + m) % PART;
+          if (part + c >= units) s[0].v[m] = Vec<R>{};
           for (int i = 0; i < S; ++i)
             store(after + ((n * B + i) * DS + part + c) * L, s[i].v[m]);
           for (int i = 0; SAVE && i < C::SAVED; ++i)
@@ -885,15 +888,15 @@ struct BlockLanes {
                    int64_t delta_stride, R*) {
     for (int r = 0; r < rows; ++r)
       for (int64_t g = 0; g < z.groups; ++g)
-        back_group(z.p.u + g * REC * DS * DS * L, before + r * stride + g * B * DS * L,
-                   now + r * stride + g * B * DS * L,
-                   dh[r] ? dh[r] + g * DS * L : nullptr,
-                   e + (r * z.groups + g) * S * DS * L,
-                   delta + r * delta_stride + g * A * DS * L);
+        back_group(
+            DS == 8 ? int(z.d_s) : DS, z.p.u + g * REC * DS * DS * L,
+            before + r * stride + g * B * DS * L, now + r * stride + g * B * DS * L,
+            dh[r] ? dh[r] + g * DS * L : nullptr, e + (r * z.groups + g) * S * DS * L,
+            delta + r * delta_stride + g * A * DS * L);
   }
 
-  INLINE void back_group(const R* u, const R* before, const R* now, const R* dh, R* e,
-                         R* delta) {
+  INLINE void back_group(int units, const R* u, const R* before, const R* now,
+                         const R* dh, R* e, R* delta) {
     Vec<R> de[DS], d[A][DS];
     for (int c = 0; c < DS; ++c) {
       Bundle<R, 1> one[S], s[S], was[S], saved[C::SAVED + 1], out[A] = {};
@@ -906,7 +909,7 @@ struct BlockLanes {
       C::backward(one, s, saved, was, out);
       de[c] = one[0].v[0];
       for (int i = 1; i < S; ++i) store(e + (i * DS + c) * L, one[i].v[0]);
-      for (int q = 0; q < A; ++q) d[q][c] = out[q].v[0];
+      for (int q = 0; q < A; ++q) d[q][c] = c < units ? out[q].v[0] : Vec<R>{};
     }
     if constexpr (C::RESET_BEFORE) {
       Vec<R> drh[DS] = {};
@@ -1072,8 +1075,7 @@ struct UnitLanes : UnitRows<R> {
   }
 };
 
-// ---------------------------------------------------------------------- the plan of a
-// layer
+// --------------------------------------------------------- the plan of a layer
 
 template <class R, class C, int DS>
 void put_blocks_in_lanes(Plan<R>& z) {
@@ -1171,10 +1173,9 @@ bool make_plan(const Scan& scan, Plan<R>& z) {
   return true;
 }
 
-// -------------------------------------------------------------------- a layer and its
-// run
+// ---------------------------------------------------------- a layer and its run
 
-// lay.A row of the batch. Step s of its run is step `time(s)` of its sequence.
+// A row of the batch. Step s of its run is step `time(s)` of its sequence.
 struct Row {
   int64_t n, steps, first, direction;
   int64_t time(int64_t s) const { return first + s * direction; }
@@ -1190,7 +1191,7 @@ struct Layer {
       : z(scan),
         d(scan.K * scan.d_s),
         d_in(scan.d_in),
-        n_chunks(scan.chunk ? (scan.T + scan.chunk - 1) / scan.chunk : 0) {}
+        n_chunks((scan.T + scan.chunk - 1) / scan.chunk) {}
 
   // ---- parameters in the kernel's order
 
@@ -1296,7 +1297,7 @@ struct Layer {
     for (int r = 0; r < rows; ++r) {
       const Row& row = w.rows[r];
       R* pre = w.pre + r * AHEAD * size;
-      const R* x = (const R*)z.x + row.time(s) * d_in;
+      const R* x = z.x ? (const R*)z.x + row.time(s) * d_in : nullptr;
       if (!fused && !ahead) look_ahead(row, s, x, pre);
       in[r] = {x, fused ? lay.p.b : pre + ahead * size};
     }
@@ -1733,6 +1734,10 @@ struct StepperInit {
 
 template <class Call>
 int64_t dispatch(const Scan& z, void* memory) {
+  if (z.cell < RNN_TANH || z.cell > LRU_HIGHWAY) return UNKNOWN_CELL;
+  const bool positive = z.K > 0 && z.d_s > 0 && z.chunk > 0;
+  if (!positive || z.d_in < 0 || z.N < 0 || z.T < 0) return BAD_SIZES;
+  FlushToZero flush;
   return z.itemsize == 4 ? Call::template run<float>(z, memory)
                          : Call::template run<double>(z, memory);
 }
