@@ -71,7 +71,8 @@ def draw(result, path):
     for ax, group in zip(axes, GROUPS, strict=True):
         _draw_group(ax, group, [r for r in result["rows"] if r["group"] == group])
     axes[0].set_ylabel("milliseconds")
-    axes[0].legend()
+    lines, labels = axes[0].get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside lower center", ncols=len(lines))
     machine = result["machine"]
     figure.suptitle(f"One layer, 1 thread, {machine['cpu']}, {machine['kernel']}")
     figure.savefig(path)
@@ -85,7 +86,8 @@ def _draw_group(ax, group, rows):
             label = f"{name}, {style['label']}"
             times = [row[side] for row in members]
             ax.loglog(sizes, times, marker=".", color=color, **style | {"label": label})
-    ax.set_xscale("log", base=2)
+    ax.set_xticks(sizes, sizes)
+    ax.minorticks_off()
     ax.set_xlabel(group)
     ax.set_title(_what_stays(group, rows))
 
