@@ -191,7 +191,9 @@ def _check_state(name, state, x, weight_h):
 def _check_lengths(lengths, x):
     if lengths is None:
         return None
-    lengths, (N, T) = torch.as_tensor(lengths), x.shape[:2]
+    if not isinstance(lengths, torch.Tensor):
+        lengths = torch.tensor(lengths)  # a copy: backward reads it again
+    N, T = x.shape[:2]
     if lengths.dtype not in INTEGERS:
         raise TypeError(f"lengths must be integers; got {lengths.dtype}")
     if lengths.shape != (N,):

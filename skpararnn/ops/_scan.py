@@ -53,7 +53,7 @@ def scan(x, weight_x, weight_h, bias, loop, *, cell, option="", bias_q=None):
     save = torch.is_grad_enabled() and any(
         tensor is not None and tensor.requires_grad for tensor in tensors
     )
-    run = _quickest_way(x, save)
+    run = _quickest_way(tensors, save)
     h, h_last, c_last, *_ = run(
         *tensors, cell, option, loop.reverse, loop.outputs, save
     )
@@ -61,20 +61,23 @@ def scan(x, weight_x, weight_h, bias, loop, *, cell, option="", bias_q=None):
     return (None if loop.outputs == "last" else h), states
 
 
-def _quickest_way(x, save):
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _quickest_way(tensors, save):
     """The operator, or what it would call.
 
     On small nets torch's dispatcher takes longer than the kernel. It can be left out
     where nothing but autograd wants to see the operator.
     """
-    if _is_watched(x):
+    if _is_watched(tensors):
         return torch.ops.skpararnn.scan.default
     return _Scan.apply if save else _scan_cpu.forward
 
 
-def _is_watched(x):
+def _is_watched(tensors):
     return (
-        type(x) is not torch.Tensor
+        not all(tensor is None or type(tensor) in PLAIN for tensor in tensors)
         or torch.compiler.is_compiling()
         or torch.jit.is_tracing()
         or _n_modes() > 0

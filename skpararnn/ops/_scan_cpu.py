@@ -176,7 +176,15 @@ def _describe(inputs, p, how):
 
 
 def _address(tensor):
-    return None if tensor is None else tensor.data_ptr()
+    if tensor is None or tensor.numel() == 0:
+        return None
+    address = tensor.data_ptr()
+    if not address:
+        raise ValueError(
+            f"the CPU kernel cannot read a tensor of shape {tuple(tensor.shape)} that "
+            "has no memory; choose backend='reference'"
+        )
+    return address
 
 
 # -- a wide input, piece by piece ------------------------------------------------------

@@ -217,3 +217,8 @@ def test_the_buffers_of_a_stepper_cannot_be_replaced():
 
 def ones_and_zeros():
     return np.ones((1, 4, 1)), np.zeros((1, 2, 2, 2)), np.zeros((1, 4))
+
+
+def test_a_highway_step_needs_an_input_as_wide_as_the_layer():
+    with pytest.raises(ValueError, match="needs d_in = d, got d_in=1 and d=4"):
+        cpu.Stepper("lru_highway", *ones_and_zeros())

@@ -2,17 +2,24 @@
 
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 from tolerances import assert_close
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from skpararnn.nets import RecurrentNet
-from skpararnn.ops import _scan_cpu
+from skpararnn.ops import _scan_cpu, rnn
 
 from .layers import VARIANTS, Layer, variant_id
 
-pytestmark = pytest.mark.usefixtures("kernel")
+# what torch 2.14 says of its own parts: opcheck reads .grad of what is no leaf, and
+# tracing and forward mode use torch.jit
+pytestmark = [
+    pytest.mark.usefixtures("kernel"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning"),
+]
 
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=variant_id)
 widths = pytest.mark.parametrize("K", [3, 20], ids=["narrow", "wide"])
@@ -444,3 +451,21 @@ def test_the_operator_itself_refuses_what_the_kernel_cannot_read(name, wrong):
     how = ("rnn", "tanh", False, "last", False)
     with pytest.raises(ValueError, match=f"scan expects {name} as"):
         torch.ops.skpararnn.scan(*(tensors | {name: wrong}).values(), *how)
+
+
+def test_lengths_may_change_between_forward_and_backward():
+    x, lengths = torch.ones(2, 5, 2, requires_grad=True), np.array([3, 5])
+    weights = torch.ones(1, 6, 2), torch.zeros(1, 3, 2, 2), torch.zeros(1, 6)
+    h, _ = rnn(x, *weights, lengths=lengths, backend="cpu")
+    lengths[:] = 10**7
+    h.sum().backward()
+    assert not x.grad[0, 3:].any()
+    assert x.grad[0, :3].any()
+
+
+def test_a_tensor_without_memory_is_refused():
+    x = torch.ones(2, 5, 2)
+    weights = torch.ones(1, 6, 2), torch.zeros(1, 3, 2, 2), torch.zeros(1, 6)
+    x.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="no memory; choose backend='reference'"):
+        rnn(x, *weights, backend="cpu")

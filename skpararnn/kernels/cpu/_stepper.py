@@ -193,6 +193,10 @@ def _check(cell, arrays):
     (G, R), (_, K, d_s, _), d_in = GATES[cell], weight_h.shape, weight_x.shape[2]
     shapes = {"weight_x": (G, K * d_s, d_in), "weight_h": (R, K, d_s, d_s)}
     shapes["bias"] = (G, K * d_s)
+    if cell == "lru_highway" and d_in != K * d_s:
+        raise ValueError(
+            f"cell={cell!r} needs d_in = d, got d_in={d_in} and d={K * d_s}"
+        )
     for name, array in arrays.items():
         expected = shapes.get(name, (K * d_s,))
         if array.shape != expected or array.dtype != weight_h.dtype:

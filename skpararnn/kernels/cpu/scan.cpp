@@ -1278,7 +1278,8 @@ struct Layer {
     const int rows = int(z.N - start < at_once ? z.N - start : at_once);
     for (int r = 0; r < rows; ++r) {
       const int64_t n = order ? order[start + r] : start + r;
-      const int64_t steps = z.lengths ? z.lengths[n] : z.T;
+      // clamped: whoever owns them may have changed them since they were checked
+      const int64_t steps = z.lengths ? std::clamp<int64_t>(z.lengths[n], 0, z.T) : z.T;
       w.rows[r] = {n, steps, n * z.T + (z.reverse ? steps - 1 : 0), z.reverse ? -1 : 1};
     }
     return rows;
