@@ -141,7 +141,6 @@ def test_floor_of_a_ratio_is_halved_for_narrow_vectors():
     assert floors == {64: case.floor, 32: case.floor / 2}
 
 
-@pytest.mark.skipif(not RESULT.exists(), reason="no result is stored yet")
 def test_stored_result_is_printed_and_drawn(tmp_path, capsys):
     from benchmarks.speed.__main__ import main
     from benchmarks.speed.report import draw
