@@ -67,7 +67,7 @@ def cut(source, real, cells):
         source,
         flags=re.MULTILINE,
     )
-    return re.sub(r"Call::template run<\w+>", f"Call::template run<{real}>", source)
+    return re.sub(r"on_layer<Call, \w+>", f"on_layer<Call, {real}>", source)
 
 
 @pytest.mark.parametrize("isa", PARTS)

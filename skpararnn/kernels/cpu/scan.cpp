@@ -408,32 +408,45 @@ struct Lstm : Cell {
   }
 };
 
+struct Gru : Cell {
+  static constexpr int G = 3, REC = 3, SAVED = 4;
+
+  template <class T>
+  INLINE void mix(T* s, const T& z, const T& n) {
+    s[0] = s[0] + (Number<T>(1) - z) * (n - s[0]);  // z = 1 keeps to the last bit
+  }
+  template <class T>
+  INLINE void backward_mix(T* e, const T& z, const T& n, const T* before, T* delta) {
+    delta[2] = e[0] * (Number<T>(1) - z) * (Number<T>(1) - n * n);
+    delta[1] = e[0] * (before[0] - n) * z * (Number<T>(1) - z);
+    e[0] = e[0] * z;
+  }
+};
+
 // a: r z n and, apart from n, the recurrent product inside the reset gate
-struct GruAfter : Cell {
-  static constexpr int A = 4, G = 3, REC = 3, SAVED = 4;
+struct GruAfter : Gru {
+  static constexpr int A = 4;
   static constexpr int TARGET[] = {0, 1, 3};
 
   template <class T>
   INLINE void forward(const T* a, T* s, T* saved) {
     T r = sigmoid(a[0]), z = sigmoid(a[1]);
     T n = tanh_(a[2] + r * a[3]);
-    s[0] = s[0] + (Number<T>(1) - z) * (n - s[0]);  // z = 1 keeps to the last bit
+    mix(s, z, n);
     saved[0] = r, saved[1] = z, saved[2] = n, saved[3] = a[3];
   }
   template <class T>
   INLINE void backward(T* e, const T*, const T* saved, const T* before, T* delta) {
     T r = saved[0], z = saved[1], n = saved[2], q = saved[3];
-    delta[2] = e[0] * (Number<T>(1) - z) * (Number<T>(1) - n * n);
-    delta[1] = e[0] * (before[0] - n) * z * (Number<T>(1) - z);
+    backward_mix(e, z, n, before, delta);
     delta[0] = delta[2] * q * r * (Number<T>(1) - r);
     delta[3] = delta[2] * r;
-    e[0] = e[0] * z;
   }
 };
 
 // The recurrent product of n wants r o h: `reset` comes first, and in backward last.
-struct GruBefore : Cell {
-  static constexpr int A = 3, G = 3, REC = 3, SAVED = 4;
+struct GruBefore : Gru {
+  static constexpr int A = 3;
   static constexpr int TARGET[] = {0, 1, 2};
   static constexpr bool RESET_BEFORE = true;
   static constexpr int RESET_STATE = 1;  // of saved: r o h
@@ -446,15 +459,12 @@ struct GruBefore : Cell {
   template <class T>
   INLINE void forward(const T* a, T* s, T* saved) {
     T z = sigmoid(a[1]), n = tanh_(a[2]);
-    s[0] = s[0] + (Number<T>(1) - z) * (n - s[0]);  // z = 1 keeps to the last bit
+    mix(s, z, n);
     saved[2] = z, saved[3] = n;
   }
   template <class T>
   INLINE void backward(T* e, const T*, const T* saved, const T* before, T* delta) {
-    T z = saved[2], n = saved[3];
-    delta[2] = e[0] * (Number<T>(1) - z) * (Number<T>(1) - n * n);
-    delta[1] = e[0] * (before[0] - n) * z * (Number<T>(1) - z);
-    e[0] = e[0] * z;
+    backward_mix(e, saved[2], saved[3], before, delta);
   }
   // de: gradient of r o h
   template <class T>
@@ -465,44 +475,34 @@ struct GruBefore : Cell {
   }
 };
 
-struct LruTanh : Cell {
-  static constexpr int A = 2, G = 2, REC = 1, SAVED = 2;
+template <class Activation>
+struct Lru : Cell {
+  static constexpr int A = 2, REC = 1, SAVED = 2;
   static constexpr int TARGET[] = {1};
 
   template <class T>
   INLINE void forward(const T* a, T* s, T* saved) {
-    T c = tanh_(a[0]), f = sigmoid(a[1]);
+    T c = Activation::value(a[0]), f = sigmoid(a[1]);
     s[0] = s[0] + f * (c - s[0]);
     saved[0] = c, saved[1] = f;
   }
   template <class T>
   INLINE void backward(T* e, const T*, const T* saved, const T* before, T* delta) {
     T c = saved[0], f = saved[1];
-    delta[0] = e[0] * f * (Number<T>(1) - c * c);
+    delta[0] = e[0] * f * Activation::slope(c);
     delta[1] = e[0] * (c - before[0]) * f * (Number<T>(1) - f);
     e[0] = e[0] - e[0] * f;
   }
 };
 
-// a[0] is the candidate: the input itself, which no weight touches
-struct LruHighway : Cell {
-  static constexpr int A = 2, G = 1, REC = 1, SAVED = 2, INPUT = 1;
-  static constexpr int TARGET[] = {1};
-  static constexpr bool HIGHWAY = true;
+struct LruTanh : Lru<Tanh> {
+  static constexpr int G = 2;
+};
 
-  template <class T>
-  INLINE void forward(const T* a, T* s, T* saved) {
-    T c = a[0], f = sigmoid(a[1]);
-    s[0] = s[0] + f * (c - s[0]);
-    saved[0] = c, saved[1] = f;
-  }
-  template <class T>
-  INLINE void backward(T* e, const T*, const T* saved, const T* before, T* delta) {
-    T c = saved[0], f = saved[1];
-    delta[0] = e[0] * f;
-    delta[1] = e[0] * (c - before[0]) * f * (Number<T>(1) - f);
-    e[0] = e[0] - e[0] * f;
-  }
+// a[0] is the candidate: the input itself, which no weight touches
+struct LruHighway : Lru<Identity> {
+  static constexpr int G = 1, INPUT = 1;
+  static constexpr bool HIGHWAY = true;
 };
 
 // -------------------------------------------------------------------- small products
@@ -634,6 +634,12 @@ struct Plan {
     return ((q * K + k) * d_s + c) * DS + j;
   }
 
+  // From the record before a step to what recurrent gate q read in it: the state there,
+  // or r o h, which is saved in the record of the step itself.
+  int64_t read_by(int q) const {
+    return reset_state && q == REC - 1 ? B * width + reset_state * span : 0;
+  }
+
   int64_t size_w() const { return d_in * G * width; }
   int64_t size_b() const { return A * width; }
   int64_t size_u() const {
@@ -757,11 +763,7 @@ struct BlockRows {
       for (int q = 0; q < z.A; ++q) {
         int gate = 0;
         while (gate < z.REC && z.target[gate] != q) ++gate;
-        // what the recurrent product read: the state before, or r o h of the step
-        // itself
-        const R* read = records + g * z.B * DS * L;
-        if (z.reset_state && gate == z.REC - 1)
-          read += z.B * z.width + z.reset_state * DS * L;
+        const R* read = records + g * z.B * DS * L + z.read_by(gate);
         const R* d = delta + (g * z.A + q) * DS * L;
         R* db = grad.b + (g * z.A + q) * DS * L;
         R* du = grad.u + (g * z.REC + gate) * DS * DS * L;
@@ -970,8 +972,7 @@ struct UnitRows {
       store(grad.b + v, total);
     }
     for (int q = 0; q < z.REC; ++q) {
-      const R* read = records;
-      if (z.reset_state && q == z.REC - 1) read += (z.B + z.reset_state) * z.width;
+      const R* read = records + z.read_by(q);
       for (int64_t k = 0; k < z.K; ++k)
         add_product<R>(z.d_s, z.DS, steps, read + k * z.DS, 1, z.B * z.width,
                        delta + z.target[q] * z.width + k * z.DS, z.A * z.width,
@@ -1187,11 +1188,12 @@ struct Layer {
   const int64_t d, d_in, n_chunks;
   Plan<R> lay;
 
-  explicit Layer(const Scan& scan)
+  Layer(const Scan& scan, const Plan<R>& plan)
       : z(scan),
         d(scan.K * scan.d_s),
         d_in(scan.d_in),
-        n_chunks((scan.T + scan.chunk - 1) / scan.chunk) {}
+        n_chunks((scan.T + scan.chunk - 1) / scan.chunk),
+        lay(plan) {}
 
   // ---- parameters in the kernel's order
 
@@ -1322,7 +1324,7 @@ struct Layer {
                      pre + (g * lay.A + lay.input) * lay.span, size);
   }
 
-  // a record's states from up to lay.S arrays of the ops; null stands for zeros
+  // a record's states from up to S arrays of the ops; null stands for zeros
   void load_states(const void* const* from, int64_t row, R* record, int slots) const {
     for (int i = 0; i < lay.S; ++i)
       if (from[i])
@@ -1383,8 +1385,7 @@ struct Layer {
       clear_padding(z.h, row, d);
     else if (z.outputs == MEAN) {
       R* mean = w.mean + r * lay.width;
-      const R share = R(1) / R(row.steps ? row.steps : 1);
-      for (int64_t v = 0; v < lay.width; ++v) mean[v] *= share;
+      divide(mean, row.steps);
       lay.store(lay, (R*)z.h + row.n * d, mean, 0, 1);
     }
   }
@@ -1421,9 +1422,14 @@ struct Layer {
 
   void load_mean(Work& w, int r) const {
     R* dh = w.mean + r * lay.width;
-    const int64_t steps = w.rows[r].steps;
     lay.load(lay, (const R*)z.dh + w.rows[r].n * d, dh, 0, 1);
-    for (int64_t v = 0; v < lay.width; ++v) dh[v] *= R(1) / R(steps ? steps : 1);
+    divide(dh, w.rows[r].steps);
+  }
+
+  // a slot by the steps of its row; of none, it is left as it is
+  void divide(R* slot, int64_t steps) const {
+    const R share = R(1) / R(steps ? steps : 1);
+    for (int64_t v = 0; v < lay.width; ++v) slot[v] *= share;
   }
 
   int64_t steps_in_chunk(const Row& row, int64_t start) const {
@@ -1610,9 +1616,8 @@ int64_t threads_for(const Layer<R>& layer, int passes) {
 
 struct Forward {
   template <class R>
-  static int64_t run(const Scan& z, void*) {
-    Layer<R> layer(z);
-    if (!make_plan(z, layer.lay)) return UNKNOWN_CELL;
+  static int64_t run(Layer<R>& layer, void*) {
+    const Scan& z = layer.z;
     Memory parameters(layer.lay.size_parameters() * sizeof(R)),
         rows(z.N * sizeof(int64_t));
     if (!parameters.start || !rows.start) return NO_MEMORY;
@@ -1631,10 +1636,9 @@ struct Forward {
 // last bit, however many threads there are.
 struct Backward {
   template <class R>
-  static int64_t run(const Scan& z, void*) {
+  static int64_t run(Layer<R>& layer, void*) {
     constexpr int64_t MOST = 16, MOST_BYTES = int64_t(1) << 25;
-    Layer<R> layer(z);
-    if (!make_plan(z, layer.lay)) return UNKNOWN_CELL;
+    const Scan& z = layer.z;
     const int64_t size = layer.lay.size_gradients(),
                   fitting = MOST_BYTES / int64_t(size * sizeof(R));
     int64_t slabs = fitting < 1 ? 1 : fitting < MOST ? fitting : MOST;
@@ -1650,9 +1654,9 @@ struct Backward {
     const int64_t status =
         in_parallel(slabs, threads_for(layer, 3), layer.size_work(true) * sizeof(R),
                     [&](int64_t slab, void* memory) {
-                      const auto sums = layer.lay.parameters_in(total + slab * size);
+                      const auto own = layer.lay.parameters_in(total + slab * size);
                       for (int64_t tile = slab; tile < layer.tiles(); tile += slabs)
-                        layer.backward_tile(tile, order, static_cast<R*>(memory), sums);
+                        layer.backward_tile(tile, order, static_cast<R*>(memory), own);
                     });
     for (int64_t slab = 1; slab < slabs; ++slab)
       for (int64_t i = 0; i < size; ++i) total[i] += total[slab * size + i];
@@ -1672,8 +1676,7 @@ struct StepperOf : Stepper {
   Layer<R> layer;
   typename Layer<R>::Work work;
 
-  StepperOf(const Scan& scan, R* memory) : z(scan), layer(z) {
-    make_plan(z, layer.lay);
+  StepperOf(const Layer<R>& one, R* memory) : z(one.z), layer(z, one.lay) {
     layer.pack(memory);
     work = layer.work_in(memory + layer.lay.size_parameters(), false);
     layer.open_tile(0, nullptr, work);
@@ -1714,9 +1717,7 @@ Scan of_a_step(const Scan& z) {
 
 struct StepperBytes {
   template <class R>
-  static int64_t run(const Scan& z, void*) {
-    Layer<R> layer(z);
-    if (!make_plan(z, layer.lay)) return UNKNOWN_CELL;
+  static int64_t run(Layer<R>& layer, void*) {
     return StepperOf<R>::head() +
            (layer.lay.size_parameters() + layer.size_work(false)) * sizeof(R);
   }
@@ -1724,23 +1725,28 @@ struct StepperBytes {
 
 struct StepperInit {
   template <class R>
-  static int64_t run(const Scan& z, void* memory) {
-    Plan<R> plan;
-    if (!make_plan(z, plan)) return UNKNOWN_CELL;
+  static int64_t run(Layer<R>& layer, void* memory) {
     char* numbers = static_cast<char*>(memory) + StepperOf<R>::head();
-    new (memory) StepperOf<R>(z, reinterpret_cast<R*>(numbers));
+    new (memory) StepperOf<R>(layer, reinterpret_cast<R*>(numbers));
     return DONE;
   }
 };
 
-template <class Call>
-int64_t dispatch(const Scan& z, void* memory) {
-  if (z.cell < RNN_TANH || z.cell > LRU_HIGHWAY) return UNKNOWN_CELL;
+template <class Call, class R>
+int64_t on_layer(const Scan& z, void* memory) {
+  Plan<R> plan;
+  if (!make_plan(z, plan)) return UNKNOWN_CELL;
   const bool positive = z.K > 0 && z.d_s > 0 && z.chunk > 0;
   if (!positive || z.d_in < 0 || z.N < 0 || z.T < 0) return BAD_SIZES;
   FlushToZero flush;
-  return z.itemsize == 4 ? Call::template run<float>(z, memory)
-                         : Call::template run<double>(z, memory);
+  Layer<R> layer(z, plan);
+  return Call::run(layer, memory);
+}
+
+template <class Call>
+int64_t dispatch(const Scan& z, void* memory) {
+  return z.itemsize == 4 ? on_layer<Call, float>(z, memory)
+                         : on_layer<Call, double>(z, memory);
 }
 
 template <class R>
