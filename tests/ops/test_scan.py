@@ -85,6 +85,14 @@ def check_registration(variant, K, outputs):
     )
 
 
+outputs = pytest.mark.parametrize("outputs", ["all", "last", "mean"])
+
+
+def everywhere(test):
+    """All variants, widths and outputs, of which `few` are the everyday part."""
+    return pytest.mark.slow(variants(widths(outputs(test))))
+
+
 # every cell, width and kind of output, in few combinations: a compiler takes seconds
 few = pytest.mark.parametrize(
     ("variant", "K", "outputs"),
@@ -103,10 +111,7 @@ def test_registration_passes_the_checks_of_torch(variant, K, outputs):
     check_registration(variant, K, outputs)
 
 
-@pytest.mark.slow
-@variants
-@widths
-@pytest.mark.parametrize("outputs", ["all", "last", "mean"])
+@everywhere
 def test_registration_passes_the_checks_of_torch_everywhere(variant, K, outputs):
     check_registration(variant, K, outputs)
 
@@ -141,10 +146,7 @@ def test_compiled_op_equals_the_op(variant, K, outputs):
     check_compiled_op(variant, K, outputs)
 
 
-@pytest.mark.slow
-@variants
-@widths
-@pytest.mark.parametrize("outputs", ["all", "last", "mean"])
+@everywhere
 def test_compiled_op_equals_the_op_everywhere(variant, K, outputs):
     check_compiled_op(variant, K, outputs)
 
