@@ -5,7 +5,7 @@ PYTHON ?= python
 .PHONY: install kernels lint test slow sanitize bench clean
 
 install: # the package, editable, with all that development needs
-	$(PYTHON) -m pip install -e ".[test,lint,bench]"
+	$(PYTHON) -m pip install -e ".[test,lint]"
 
 kernels: # the CPU kernels of an editable install, after a change of scan.cpp
 	$(PYTHON) setup.py build_ext --inplace --force

@@ -64,7 +64,7 @@ def draw(result, path):
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        remedy = 'python -m pip install -e ".[bench]"'
+        remedy = 'python -m pip install -e ".[test]"'
         raise SystemExit(f"drawing needs matplotlib: {remedy}") from error
     figure = Figure(figsize=(13, 4), layout="constrained")
     axes = figure.subplots(1, len(GROUPS), sharey=True)
