@@ -3,7 +3,8 @@
 Its interface is plain C, so it depends on no version of Python or torch, and ctypes
 releases the interpreter's lock while a call runs. ``setup.py`` compiles one library per
 instruction set; the best one that this CPU can run, and that can be loaded, serves from
-the first call on that needs it. The environment variable ``SKPARARNN_ISA`` asks for another one by name.
+the first call on that needs it. The environment variable ``SKPARARNN_ISA`` asks for
+another one by name.
 """
 
 import contextlib
