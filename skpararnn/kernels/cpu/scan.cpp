@@ -179,9 +179,13 @@ INLINE DoubleV at_most(DoubleV x, DoubleV bound) { return bound < x ? bound : x;
 #endif
 
 template <int N>
-INLINE Bundle<float, N> within(const Bundle<float, N>& x, float bound) {
+INLINE Bundle<float, N> at_most(const Bundle<float, N>& x, float bound) {
+  return each(x, [=](FloatV v) { return at_most(v, FloatV{} + bound); });
+}
+template <int N>
+INLINE Bundle<float, N> within(const Bundle<float, N>& x, float low, float high) {
   return each(x, [=](FloatV v) {
-    return at_least(at_most(v, FloatV{} + bound), FloatV{} - bound);
+    return at_least(at_most(v, FloatV{} + high), FloatV{} + low);
   });
 }
 
@@ -193,15 +197,15 @@ const float P1 = 0.134528622f, P2 = 0.00358164683f, P3 = 2.2066979e-05f,
 const float E1 = 0.333333313f, E2 = 0.0226207059f, E3 = 0.000320731895f,
             E4 = 8.46885143e-07f;
 
-// Beyond it, tanh differs from 1 by less than the largest error below.
+// Beyond it, tanh differs from 1 by less than the largest error below. There z stays as
+// it is, so that the quotient grows with x, and is cut: large x give 1 to the last bit.
 const float TANH_BOUND = 7.9f;
 
 // Largest error over all floats, absolute and relative: 3.0e-7 with fused multiply-add,
-// 3.6e-7 without. Never above 1.
+// 3.6e-7 without.
 template <int N>
-INLINE Bundle<float, N> tanh_(Bundle<float, N> x) {
-  x = within(x, TANH_BOUND);
-  auto z = x * x;
+INLINE Bundle<float, N> tanh_(const Bundle<float, N>& x) {
+  auto z = at_most(x * x, TANH_BOUND * TANH_BOUND);
   auto p = z * P4 + P3;
   auto e = z * E4 + E3;
   p = p * z + P2;
@@ -209,16 +213,15 @@ INLINE Bundle<float, N> tanh_(Bundle<float, N> x) {
   p = p * z + P1;
   e = e * z + E1;
   p = p * z + 1.f;
-  return x * p / (e * z + p);
+  return within(x * p / (e * z + p), -1.f, 1.f);
 }
 
 // 1 / 2 + tanh(x / 2) / 2: the powers of two go, exactly, into the coefficients, and
 // the denominator is a polynomial of its own, to take its 4. Largest error over all
-// floats 2.1e-7, never negative; no relative accuracy for x far below 0.
+// floats 2.1e-7; no relative accuracy for x far below 0, and 0 below -15.8.
 template <int N>
-INLINE Bundle<float, N> sigmoid(Bundle<float, N> x) {
-  x = within(x, 2 * TANH_BOUND);
-  auto z = x * x;
+INLINE Bundle<float, N> sigmoid(const Bundle<float, N>& x) {
+  auto z = at_most(x * x, 4 * TANH_BOUND * TANH_BOUND);
   auto p = z * (P4 / 256) + P3 / 64;
   auto q = z * ((P4 + E4) / 64) + (P3 + E3) / 16;
   p = p * z + P2 / 16;
@@ -227,7 +230,7 @@ INLINE Bundle<float, N> sigmoid(Bundle<float, N> x) {
   q = q * z + (P1 + E1);
   p = p * z + 1.f;
   q = q * z + 4.f;
-  return x * p / q + 0.5f;
+  return within(x * p / q + 0.5f, 0.f, 1.f);
 }
 
 // exp(x) = power (1 + rest), power = 2^k and |rest| < 0.42; for -709 <= x <= 709.
@@ -698,6 +701,19 @@ struct Plan {
       add_product<R>(d_in, G * span, steps, x, 1, x_step,
                      delta + (g * A + input) * span, A * width,
                      dw + g * d_in * G * span, G * span);
+  }
+  // Units that are not there read an infinite input as NaN, 0 * inf: their deltas must
+  // not reach dx.
+  void blank_padding(R* delta) const {
+    constexpr int64_t L = LANES<R>;
+    if (!blocks_in_lanes) {
+      for (int64_t k = 0; k < A * K && d_s < DS; ++k)
+        memset(delta + k * DS + d_s, 0, (DS - d_s) * sizeof(R));
+    } else if (K % L) {
+      R* last = delta + (groups - 1) * A * span;
+      for (int64_t v = 0; v < A * span; v += L)
+        for (int64_t l = K % L; l < L; ++l) last[v + l] = 0;
+    }
   }
   // dx (d_in,) += W^T delta
   void add_input_gradient(const R* delta, R* dx) const {
@@ -1605,7 +1621,7 @@ struct Layer {
     if (x) lay.gather_input(steps, x, row.direction * d_in, delta(w, r, 0), grad.w);
     if (!z.dx && !z.dp) return;
     for (int64_t s = 0; s < steps; ++s) {
-      const R* one = delta(w, r, s);
+      R* one = delta(w, r, s);
       const int64_t t = row.time(start + s);
       for (int g = 0; g < lay.G && z.dp; ++g)
         lay.store(lay, (R*)z.dp + (t * lay.G + g) * d, one, lay.input + g, lay.A);
@@ -1615,6 +1631,7 @@ struct Layer {
         lay.store(lay, dx, one, 0, lay.A);
       else
         memset(dx, 0, d_in * sizeof(R));
+      lay.blank_padding(one);
       lay.add_input_gradient(one, dx);
     }
   }
