@@ -99,11 +99,15 @@ def assert_all_close(actual, expected):
 
     In float32 gradients are less exact: those of the parameters are sums over up to
     2000 steps, that of x over up to 2000 units and gates, whose terms partly cancel.
+    And a gate is exact to 2e-7 of 1, not of itself, which shows where one unit that is
+    nearly shut is all there is.
     """
     assert actual.keys() == expected.keys()
     for name, value in actual.items():
-        is_sum = name.startswith("d") and value.dtype == torch.float32
-        assert_close(value, expected[name], times=50 if is_sum else 1)
+        is_single = value.dtype == torch.float32
+        is_sum = name.startswith("d") and is_single
+        scale = 0.1 if is_single else 0.0
+        assert_close(value, expected[name], times=50 if is_sum else 1, scale=scale)
 
 
 def row_id(row):
