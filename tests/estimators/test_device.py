@@ -42,15 +42,15 @@ def test_unknown_devices_are_named(device):
 
 
 def test_the_cpu_is_taken_without_asking_for_a_card(monkeypatch):
-    from skpararnn.estimators import _module
+    from skpararnn.estimators import _device
 
     def ask():
         raise AssertionError("CUDA was asked for")
 
     # torch itself may ask during a fit: its CUDA build does so in Adam's step
     monkeypatch.setattr(torch.cuda, "is_available", ask)
-    assert _module.resolve_device("cpu") == "cpu"
-    assert _module.device_at_hand("cpu", asked_for="cpu") == "cpu"
+    assert _device.resolve("cpu") == "cpu"
+    assert _device.at_hand("cpu", asked_for="cpu") == "cpu"
 
 
 def test_the_cpu_may_be_numbered():
