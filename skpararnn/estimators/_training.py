@@ -12,7 +12,7 @@ import math
 import numbers
 import signal
 import warnings
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 import numpy as np
 import skorch
@@ -98,7 +98,8 @@ class SequenceNet(skorch.NeuralNet):
     def torch_compile(self, module, name):
         """Compile the module in place: its type and the names of its weights stay."""
         if self.compile and name == "module":
-            module.compile(**self.get_params_for("compile"))
+            with _named_failure(RuntimeError):
+                module.compile(**self.get_params_for("compile"))
         return module
 
     def notify(self, method_name, **cb_kwargs):
@@ -147,9 +148,9 @@ class SequenceNet(skorch.NeuralNet):
 
     def train_step(self, batch, **fit_params):
         """Take one step of the optimizer."""
-        if self.capture is None:
-            return self.take_step(batch)
-        return self.capture.take_step(batch)
+        if self.capture is not None:
+            return self.capture.take_step(batch)
+        return self.take_step(batch)
 
     def take_step(self, batch):
         """Take a step, calculation by calculation."""
@@ -189,13 +190,21 @@ class SequenceNet(skorch.NeuralNet):
         return {"loss": loss, "y_pred": output}
 
     def _infer_training(self, inputs):
-        if self.half is None:
+        """Apply the module as it is, or in 16 bits, or compiled."""
+        if self.half is None and not self.compile:
             return self.infer(inputs)
-        kind = torch.device(self.device).type
-        # each weight is used once, so its 16-bit copy need not be kept
-        with torch.autocast(kind, self.half, cache_enabled=False):
+        in_half = torch.autocast(
+            torch.device(self.device).type,
+            self.half,
+            enabled=self.half is not None,
+            cache_enabled=False,  # each weight is used once
+        )
+        # asking torch for its compiler's errors imports the compiler
+        errors = torch._dynamo.exc.TorchDynamoException if self.compile else ()
+        with in_half, _named_failure(errors):
             output = self.infer(inputs)
-        return output.float()  # losses are sums, which lose more than products do
+        # losses are sums, which lose more than products do
+        return output if self.half is None else output.float()
 
     def infer(self, x, **fit_params):
         """Apply the module to a batch; weights concern the loss alone."""
@@ -223,6 +232,18 @@ class SequenceNet(skorch.NeuralNet):
     def predict(self, X):
         """Class numbers or scaled values; what skorch's scoring callbacks see."""
         return self.criterion_.answer(super().predict(X))
+
+
+@contextmanager
+def _named_failure(errors):
+    """Say that it was torch.compile that failed."""
+    try:
+        yield
+    except errors as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"compile=True, but torch.compile failed: {reason} Set compile=False."
+        ) from error
 
 
 MOMENTS = [name for name in dir(Callback) if name.startswith("on_")]

@@ -31,7 +31,7 @@ class FakeCard:
         self.graphs = []
         self.n_pinned = 0
         self.n_returned = 0
-        self.streams = []
+        self.used = []  # devices, in the order of fits and predictions
 
     def patch(self, monkeypatch):
         for name, fake in {
@@ -60,7 +60,8 @@ class FakeCard:
 
     @contextmanager
     def current(self, device):
-        self.streams.append(device)
+        if device != "cpu":
+            self.used.append(device)
         yield
 
     def give_back_memory(self):
