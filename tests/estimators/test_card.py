@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import Callback, EpochScoring, GradientNormClipping
 
 from skpararnn import LRUClassifier, ParaRNNClassifier, ParaRNNRegressor
-from skpararnn.estimators import _capture, _data, _device
+from skpararnn.estimators import _capture, _data, _device, _training
 from skpararnn.estimators._data import BatchIterator, SequenceDataset, place
 from skpararnn.nets import RecurrentNet
 from skpararnn.utils._sequences import check_sequences
@@ -53,7 +53,7 @@ def assert_same_model(one, other, data=X):
     assert_allclose(answers(one, data), answers(other, data), **ROUNDING)
 
 
-# --------------------------------------------------------------------------- where data lie
+# ----------------------------------------------------------------------- where data lie
 
 
 def dataset(lengths, weight=None):
@@ -79,8 +79,9 @@ def test_batches_are_those_of_the_cpu(card, lengths, rows, weighted, kind):
     card.free = 2**30 if kind == "ResidentDataset" else 0
     (on_card,) = place([data], "cuda")
     assert type(on_card).__name__ == kind
-    shuffles = (torch.Generator().manual_seed(0) for _ in range(2))
-    both = [BatchIterator(d, 6, g) for d, g in zip((data, on_card), shuffles)]
+    both = [
+        BatchIterator(d, 6, torch.Generator().manual_seed(0)) for d in (data, on_card)
+    ]
     for expected, batch in zip(*both, strict=True):
         assert_batches_equal(batch, expected)
     assert_batches_equal(on_card[5], data[5])
@@ -157,7 +158,7 @@ def test_a_fit_does_not_depend_on_where_data_lie(card, cls, container, free):
     assert_same_model(fit(cls, data, early_stopping=True), expected, data)
 
 
-# --------------------------------------------------------------------------- captured steps
+# ----------------------------------------------------------------------- captured steps
 
 TRAININGS = [
     {},
@@ -456,11 +457,19 @@ def test_callbacks_at_the_end_of_a_batch_read_its_loss(card):
     assert kept == [loss for epoch in batches for loss in epoch]
 
 
-# ------------------------------------------------------------------------ what is left
+# ------------------------------------------------------------------------- what is left
 
 
 def test_nothing_of_the_card_is_left_after_a_fit(card, monkeypatch):
-    kept = []
+    fit()  # what torch imports in its first fit keeps that one's frames for a while
+    card.n_returned, kept, stoppings = 0, [], []
+
+    class Stopping(_training.Stopping):
+        def __init__(self, *args):
+            super().__init__(*args)
+            stoppings.append(self)  # a callback of scikit-learn's may keep one alive
+
+    monkeypatch.setattr(_training, "Stopping", Stopping)
 
     def keep(cls):
         class Kept(cls):
@@ -485,6 +494,8 @@ def test_nothing_of_the_card_is_left_after_a_fit(card, monkeypatch):
         assert [ref() for ref in kept] == [None] * len(kept)
     finally:
         gc.enable()
+    (stopping,) = stoppings
+    assert stopping.last_weights is stopping.best_weights is None
     net = model.net_
     assert net.device == "cpu"
     assert net.capture is net.scaler is net.module_.dropout.generator is None
@@ -516,7 +527,7 @@ def test_pickles_of_a_card_hold_neither_tensors_nor_devices(card, warm_start):
     assert_array_equal(again.predict(X), model.predict(X))
 
 
-# -------------------------------------------------------------------- sixteen bits
+# ------------------------------------------------------------------------- sixteen bits
 
 
 @pytest.mark.parametrize("cls", ESTIMATORS)
@@ -546,22 +557,25 @@ def test_answers_and_validation_keep_their_precision(card):
 
 def test_old_cards_scale_the_loss(card):
     card.bfloat16 = False
-    plain, mixed = (fit(amp=amp, max_epochs=40) for amp in (False, True))
+    # plain descent does not forgive a gradient that is still scaled
+    options = {"optimizer": "sgd", "lr": 0.2, "max_epochs": 20}
+    plain, mixed = (fit(amp=amp, **options) for amp in (False, True))
     assert mixed.net_.half is torch.float16
-    assert mixed.net_.capture_fallback_.startswith("amp=True in float16 scales")
+    assert fallback(amp=True).startswith("amp=True in float16 scales")
     assert mixed.loss_curve_ != plain.loss_curve_
     # the first scales are too large, and their steps are left out
-    assert_allclose(mixed.score(X, Y), plain.score(X, Y), atol=0.02)
+    assert plain.score(X, Y) > 0.5
+    assert_allclose(mixed.score(X, Y), plain.score(X, Y), atol=0.05)
     with pytest.raises(ValueError, match="LBFGS tries several"):
         fit(amp=True, optimizer=torch.optim.LBFGS, grad_clip=None)
 
 
 def test_float64_in_sixteen_bits_is_refused():
-    with pytest.raises(ValueError, match="amp=True.*dtype='float64'"):
+    with pytest.raises(ValueError, match=r"amp=True.*dtype='float64'"):
         fit(device="cpu", amp=True, dtype="float64")
 
 
-# ---------------------------------------------------------------------- torch.compile
+# ------------------------------------------------------------------------ torch.compile
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ y = X[:, 0, 0]
 no_card = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 
 
-# ------------------------------------------------------------------------ without a card
+# ----------------------------------------------------------------------- without a card
 
 
 @no_card
@@ -59,7 +59,7 @@ def test_the_cpu_may_be_numbered():
     model.predict(X)
 
 
-# ---------------------------------------------------------------------- a card or several
+# -------------------------------------------------------------------- a card or several
 
 
 def test_auto_takes_the_card(card):
@@ -113,7 +113,7 @@ def test_predictions_of_a_card_leave_the_model_on_the_cpu(card, monkeypatch):
     assert model.net_.module_ is module
 
 
-# --------------------------------------------------------------------------- after a fork
+# ------------------------------------------------------------------------- after a fork
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda"])
@@ -141,7 +141,7 @@ def test_torch_still_tells_that_a_process_was_forked():
     assert _device.is_forked() is False
 
 
-# --------------------------------------------------------------------- no call unasked for
+# ------------------------------------------------------------------ no call unasked for
 
 UNASKED = """
 import sys, types
@@ -175,7 +175,8 @@ for device in ("auto", "cuda", "cuda:1"):
     assert repr(clone(model)) == repr(copy.deepcopy(model))
     pickle.loads(pickle.dumps(model.set_params(device="cuda:7")))
 for cls in (ParaRNNRegressor, LRUClassifier):
-    model = cls(device="cpu", d_s=2, K=2, n_layers=2, dropout=0.1, max_epochs=2, amp=True)
+    model = cls(device="cpu", d_s=2, K=2, n_layers=2, dropout=0.1, max_epochs=2)
+    model.set_params(amp=True)
     y = X[:, 0, 0] > 0
     model.fit(X, y, X_val=X, y_val=y).partial_fit(X, y).predict(X)
     pickle.loads(pickle.dumps(model)).predict(X)
