@@ -241,9 +241,10 @@ class ParaRNNRegressor(ParaRNNFamily, SequenceRegressor):
     dtype : {"float32", "float64"}, default="float32"
         Precision.
     amp : bool, default=False
-        Whether training steps multiply matrices in 16 bits: in bfloat16, or in float16
-        with a scaled loss on cards that lack it. Recurrences, weights, losses and
-        answers stay in float32. On the CPU it is bfloat16 too, and hardly ever faster.
+        Whether training steps multiply matrices outside the recurrent layers in 16
+        bits: in bfloat16, or in float16 with a scaled loss on cards that lack it.
+        Weights, states, losses and answers stay in float32. On the CPU it is bfloat16
+        too, and hardly ever faster.
     compile : bool, default=False
         Whether to train through `torch.compile`, which takes a minute before the first
         step and needs a C++ compiler. Options are ``compile__mode`` and such in
@@ -436,9 +437,10 @@ class LRURegressor(LRUFamily, SequenceRegressor):
     dtype : {"float32", "float64"}, default="float32"
         Precision.
     amp : bool, default=False
-        Whether training steps multiply matrices in 16 bits: in bfloat16, or in float16
-        with a scaled loss on cards that lack it. Recurrences, weights, losses and
-        answers stay in float32. On the CPU it is bfloat16 too, and hardly ever faster.
+        Whether training steps multiply matrices outside the recurrent layers in 16
+        bits: in bfloat16, or in float16 with a scaled loss on cards that lack it.
+        Weights, states, losses and answers stay in float32. On the CPU it is bfloat16
+        too, and hardly ever faster.
     compile : bool, default=False
         Whether to train through `torch.compile`, which takes a minute before the first
         step and needs a C++ compiler. Options are ``compile__mode`` and such in
