@@ -637,6 +637,7 @@ def test_skorch_cannot_be_told_to_compile():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # torch's compiler warns of torch's other parts
 @pytest.mark.parametrize("container", [np.asarray, ragged])
 def test_compiled_training_is_training(container):
     data = container(X)

@@ -251,6 +251,7 @@ def test_mixed_precision():
     assert_allclose(model.loss_curve_, plain.loss_curve_, rtol=0.05)
 
 
+@pytest.mark.filterwarnings("ignore")  # torch's compiler warns of torch's other parts
 def test_compiled_training():
     model = fit(compile=True, max_epochs=2)
     assert_same_model(model, fit(device="cpu", max_epochs=2))
