@@ -10,7 +10,7 @@ float dominates: of random neighbours, the best coefficients are kept.
 import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
 
-BOUND = 7.9  # 1 - tanh(BOUND) = 2.7e-7; what lies above gets the value at BOUND
+BOUND = 7.9  # 1 - tanh(BOUND) = 2.7e-7; above it the kernel goes on to 1 and stops
 DEGREE = 4
 STEPS = 200
 

@@ -45,6 +45,22 @@ def test_estimators_are_compared_with_skorch():
     assert measured.value == pytest.approx(measured.baseline / measured.ours)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fit beyond a bare loop",
+        "the loop of fit alone",
+        "predict beyond one bare call",
+    ],
+)
+def test_estimators_are_compared_with_a_bare_loop(name):
+    from benchmarks.speed.cases import Fit
+
+    sizes = Fit(K=2, n_samples=8, T=3, d_in=2, batch_size=4, max_epochs=1)
+    measured = measure(name, sizes)
+    assert measured.value == pytest.approx(measured.ours / measured.baseline)
+
+
 def test_cases_with_one_baseline_are_measured_together(monkeypatch):
     from benchmarks.speed import measures
     from benchmarks.speed.cases import Case, Layer

@@ -108,6 +108,10 @@ TABLE = [
     Case("lstm, d_in=8", "step", Layer("lstm", N=1, T=1)),
     Case("rnn, T=50", "epoch of fit", Fit(), 7, 12),
     Case("rnn, T=50", "predict", Fit(), 10, 15),
+    Case("tiny rnn", "fit beyond a bare loop", Fit(K=4), 1.15, 1.05),
+    Case("rnn, T=50", "fit beyond a bare loop", Fit()),
+    Case("stub", "the loop of fit alone", Fit()),
+    Case("rnn, T=50", "predict beyond one bare call", Fit()),
     Case(
         "rnn, T=20000",
         "memory of fit",

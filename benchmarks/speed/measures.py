@@ -14,7 +14,7 @@ import torch
 
 from skpararnn.kernels import cpu
 
-from . import fitting
+from . import fitting, overhead
 from .clock import repeated
 from .layers import (
     STEPS,
@@ -258,6 +258,16 @@ def predict(cases, clock):
         return [_speedup(clock.time(fitting.predictions(case.sizes)))]
 
 
+def beyond_bare(cases, clock, task, stub=False):
+    """Time an estimator as a multiple of what one would write by hand."""
+    (case,) = cases
+    with n_threads(case.sizes.threads):
+        calls = overhead.sides(case.sizes, stub)
+        times = clock.time({name: calls[name] for name in (task, f"bare {task}")})
+    value = times.ratio(task, f"bare {task}")
+    return [Measured(value, *_milliseconds(times, task, f"bare {task}"))]
+
+
 def grid_search(cases, clock):
     """Time a GridSearchCV; the warm-up starts the processes."""
     (case,) = cases
@@ -317,6 +327,7 @@ def run_python(code):
 
 
 BESIDE_TORCH = {"by_width": True, "key": baseline_of}
+OF_CEILING = {"by_width": True, "needs_kernel": True}
 
 # whether more is better stands after the function
 MEASURES = {
@@ -324,16 +335,23 @@ MEASURES = {
     "infer": Measure(partial(against_torch, task="infer"), True, **BESIDE_TORCH),
     "train by the reference": Measure(against_reference, True),
     "ceiling, infer": Measure(
-        partial(fraction_of_ceiling, task="infer", passes=1), True, needs_kernel=True
+        partial(fraction_of_ceiling, task="infer", passes=1), True, **OF_CEILING
     ),
     "ceiling, train": Measure(  # backward computes the states again
-        partial(fraction_of_ceiling, task="train", passes=2), True, needs_kernel=True
+        partial(fraction_of_ceiling, task="train", passes=2), True, **OF_CEILING
     ),
     "held for backward": Measure(held_for_backward, False),
     "half the rows short": Measure(half_short, False),
     "step": Measure(one_step, False, needs_kernel=True),
     "epoch of fit": Measure(epoch, True, by_width=True),
     "predict": Measure(predict, True, by_width=True),
+    "fit beyond a bare loop": Measure(partial(beyond_bare, task="fit"), False),
+    "the loop of fit alone": Measure(
+        partial(beyond_bare, task="fit", stub=True), False
+    ),
+    "predict beyond one bare call": Measure(
+        partial(beyond_bare, task="predict"), False
+    ),
     "grid search": Measure(grid_search, True),
     "memory of fit": Measure(memory_of_fit, False),
     "import": Measure(import_time, False),

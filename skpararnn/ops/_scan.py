@@ -10,7 +10,7 @@ of the CPU is in ``_scan_cpu.py``.
 import torch
 
 from . import _scan_cpu
-from ._checks import check_lengths_fit
+from ._scan_checks import check_backward, check_forward
 
 _TENSORS = (
     "Tensor x, Tensor weight_x, Tensor weight_h, Tensor bias, "
@@ -143,46 +143,24 @@ def _no_second_derivatives(ctx, *grads):
 # -- registration ----------------------------------------------------------------------
 
 
-def _run_forward(x, *arguments):
-    _check_operator(x, *arguments[:7])
-    return _complete(x, _scan_cpu.forward(x, *arguments))
+def _run_forward(*arguments):
+    check_forward(*arguments[:-1])
+    return _complete(arguments[0], _scan_cpu.forward(*arguments))
 
 
-def _check_operator(x, weight_x, weight_h, bias, bias_q, h0, c0, lengths):
-    """Check what the ops have checked for those who call them.
-
-    The kernel reads memory by these shapes and types. Compiled code has not looked at
-    the lengths before, and anybody may call an operator of torch.
-    """
-    (N, T, d_in), (G, d, _) = x.shape, weight_x.shape
-    _, K, d_s, _ = weight_h.shape
-    expected = {
-        "weight_x": (weight_x, (G, K * d_s, d_in)),
-        "weight_h": (weight_h, (weight_h.shape[0], K, d_s, d_s)),
-        "bias": (bias, (G, d)),
-        "bias_q": (bias_q, (d,)),
-        "h0": (h0, (N, d)),
-        "c0": (c0, (N, d)),
-    }
-    for name, (tensor, shape) in expected.items():
-        if tensor is not None and (tensor.shape != shape or tensor.dtype != x.dtype):
-            raise ValueError(
-                f"scan expects {name} as {x.dtype} of shape {shape}; got "
-                f"{tensor.dtype} of shape {tuple(tensor.shape)}"
-            )
-    if lengths is not None:
-        if lengths.dtype != torch.int64 or lengths.shape != (N,):
-            raise ValueError(
-                f"scan expects lengths as torch.int64 of shape ({N},); got "
-                f"{lengths.dtype} of shape {tuple(lengths.shape)}"
-            )
-        check_lengths_fit(lengths, T)
+def _run_backward(*arguments):
+    grads, tensors = arguments[:3], arguments[3:11]
+    kept, how, wanted = arguments[11:13], arguments[13:17], arguments[17]
+    check_forward(*tensors, *how)
+    check_backward(grads, tensors, kept, _shapes_of_kept(tensors, how), how, wanted)
+    return _complete(tensors[0], _scan_cpu.backward(*arguments))
 
 
-def _run_backward(dh, dh_last, dc_last, x, *arguments):
-    _check_operator(x, *arguments[:7])
-    grads = _scan_cpu.backward(dh, dh_last, dc_last, x, *arguments)
-    return _complete(x, grads)
+def _shapes_of_kept(tensors, how):
+    x, weight_x, *others = tensors
+    x = torch.empty_like(x, device="meta")
+    _, _, _, *kept = _shapes_forward(x, weight_x, *others, *how, True)
+    return [tensor.shape for tensor in kept]
 
 
 def _shapes_forward(x, weight_x, *arguments):

@@ -147,6 +147,22 @@ def test_best_library_that_the_cpu_can_run(pretend, built, level, chosen):
     assert cpu.built() == built
 
 
+def test_a_library_that_cannot_be_loaded_is_passed_over(pretend, monkeypatch):
+    pretend(X86, level=4)
+    functions = _library._functions
+
+    def best_is_broken(isa):
+        if isa == "x86-64-v4":
+            raise _library._Unusable("scan_x86_64_v4.so cannot be loaded")
+        return functions(isa)
+
+    monkeypatch.setattr(_library, "_functions", best_is_broken)
+    assert cpu.load().isa == "x86-64-v3"
+    _library._find.cache_clear()
+    monkeypatch.setenv("SKPARARNN_ISA", "x86-64-v4")
+    assert cpu.available() == "scan_x86_64_v4.so cannot be loaded"
+
+
 def test_environment_overrides_the_choice(pretend, monkeypatch):
     pretend(X86, level=4)
     monkeypatch.setenv("SKPARARNN_ISA", "x86-64-v3")

@@ -5,6 +5,8 @@ import pytest
 import torch
 from tolerances import assert_close
 
+from skpararnn.ops import gru, lru, rnn
+
 from .layers import VARIANTS, bounded_layer, variant_id
 
 pytestmark = pytest.mark.usefixtures("kernel")
@@ -71,9 +73,10 @@ def test_infinity_saturates_tanh(K, d_s, d_in, sign, dtype):
     layer = layer_of(("rnn", {"activation": "tanh"}), dtype, K=K, d_s=d_s, d_in=d_in)
     layer.tensors["weight_x"].abs_()
     layer.tensors["x"][:, 20] = sign * torch.inf
-    h, _ = layer.run(backend="cpu")
-    assert_close(h[:, 20], torch.full_like(h[:, 20], sign))
-    assert h.isfinite().all()
+    results = layer.run_and_gradients(backend="cpu")
+    assert (results["h"][:, 20] == sign).all()
+    assert results["h"].isfinite().all()
+    assert results["dx"].isfinite().all()
 
 
 # -- huge ------------------------------------------------------------------------------
@@ -98,8 +101,33 @@ def test_huge_numbers_saturate(variant, K, d_s, d_in, size, dtype):
         assert value.isfinite().all(), name
     layer.tensors = {name: tensor.double() for name, tensor in singles.items()}
     truth, *_ = layer.run(backend="reference")
-    # float32's tanh and sigmoid end 2e-7 beside 1, which a gate adds up over 40 steps
-    assert_close(results["h"], truth, times=10)
+    assert_close(results["h"], truth)
+
+
+@pytest.mark.parametrize("size", [20.0, 1e6, 1e20])
+@pytest.mark.parametrize(("activation", "lowest"), [("tanh", -1), ("sigmoid", 0)])
+def test_saturated_units_are_constant_to_the_last_bit(activation, lowest, size):
+    x = torch.tensor([[[size], [-size]]])
+    weight_x = torch.ones(1, 16, 1, requires_grad=True)
+    others = torch.zeros(1, 16, 1, 1), torch.zeros(1, 16)
+    h, _ = rnn(x, weight_x, *others, activation=activation, backend="cpu")
+    assert (h[0, 0] == 1).all()
+    assert (h[0, 1] == lowest).all()
+    (dweight_x,) = torch.autograd.grad(h.sum(), weight_x)
+    assert not dweight_x.any()
+
+
+@pytest.mark.parametrize(
+    ("op", "gates", "recurrent", "bias"),
+    [(gru, 3, 3, [0.0, 30.0, -5.0]), (lru, 2, 1, [5.0, -30.0])],
+    ids=["gru", "lru"],
+)
+def test_a_gate_that_is_shut_stays_shut(op, gates, recurrent, bias):
+    x, weight_x = torch.zeros(1, 5000, 1), torch.zeros(gates, 8, 1)
+    bias, h0 = torch.tensor(bias)[:, None].expand(gates, 8), torch.full((1, 8), 0.7)
+    weight_h = torch.zeros(recurrent, 8, 1, 1)
+    _, h = op(x, weight_x, weight_h, bias, h0=h0, outputs="last", backend="cpu")
+    assert torch.equal(h, h0)
 
 
 # -- denormal --------------------------------------------------------------------------

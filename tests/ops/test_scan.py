@@ -428,19 +428,8 @@ def test_autocast_changes_nothing(variant, K):
     assert_equal(actual, expected)
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("lengths", torch.tensor([5, 5, 5], dtype=torch.int32)),
-        ("lengths", torch.tensor([5, 5])),
-        ("weight_x", torch.zeros(1, 6, 3)),
-        ("weight_h", torch.zeros(1, 3, 2, 1)),
-        ("bias", torch.zeros(1, 6, dtype=torch.float64)),
-        ("h0", torch.zeros(2, 6)),
-    ],
-)
-def test_the_operator_itself_refuses_what_the_kernel_cannot_read(name, wrong):
-    tensors = {
+def arguments_of_scan(**changes):
+    arguments = {
         "x": torch.zeros(3, 5, 2),
         "weight_x": torch.zeros(1, 6, 2),
         "weight_h": torch.zeros(1, 3, 2, 2),
@@ -449,10 +438,65 @@ def test_the_operator_itself_refuses_what_the_kernel_cannot_read(name, wrong):
         "h0": None,
         "c0": None,
         "lengths": None,
+        "cell": "rnn",
+        "option": "tanh",
+        "reverse": False,
+        "outputs": "last",
+        "save": True,
     }
-    how = ("rnn", "tanh", False, "last", False)
-    with pytest.raises(ValueError, match=f"scan expects {name} as"):
-        torch.ops.skpararnn.scan(*(tensors | {name: wrong}).values(), *how)
+    return list((arguments | changes).values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": torch.zeros(3, 5, 2).half()}, "scan expects x as float32 or float64"),
+        ({"x": torch.zeros(3, 5, 2, dtype=torch.int32)}, "scan expects x as float32"),
+        ({"x": torch.zeros(5, 2)}, r"shape \(N, T, d_in\); got .* shape \(5, 2\)"),
+        ({"x": torch.zeros(3, 0, 2)}, "at least one step"),
+        ({"lengths": torch.tensor([5, 5, 5], dtype=torch.int32)}, "expects lengths as"),
+        ({"lengths": torch.tensor([5, 5])}, "scan expects lengths as"),
+        ({"lengths": torch.tensor([5, 5, 6])}, r"lengths\[2\] is 6"),
+        ({"weight_x": torch.zeros(1, 6, 3)}, "scan expects weight_x as"),
+        ({"weight_h": torch.zeros(1, 3, 2, 1)}, "scan expects weight_h as"),
+        ({"weight_h": torch.zeros(3, 2, 2)}, r"weight_h of shape \(R, K, d_s, d_s\)"),
+        ({"bias": torch.zeros(1, 6, dtype=torch.float64)}, "scan expects bias as"),
+        ({"h0": torch.zeros(2, 6)}, "scan expects h0 as"),
+        ({"cell": "lstm", "option": ""}, r"scan expects weight_x as .* \(4, 6, 2\)"),
+        ({"cell": "lru", "option": "highway"}, "as many features as units"),
+        ({"cell": "rnn", "option": ""}, "scan's cell and option must be one of"),
+        ({"outputs": "first"}, "scan's outputs must be one of"),
+    ],
+)
+def test_the_operator_itself_refuses_what_the_kernel_cannot_read(changes, message):
+    with pytest.raises(ValueError, match=message):
+        torch.ops.skpararnn.scan(*arguments_of_scan(**changes))
+
+
+@pytest.mark.parametrize("d_in", [2, 40])
+@pytest.mark.parametrize(
+    ("position", "wrong", "message"),
+    [
+        (0, torch.ones(1), "scan expects dh as"),
+        (0, torch.ones(3, 5, 6).double(), "scan expects dh as"),
+        (1, torch.ones(2), "scan expects dh_last as"),
+        (2, torch.ones(3, 6), "scan expects dc_last as"),
+        (11, torch.empty(0), "scan expects checkpoints as"),
+        (12, torch.empty(1, 1, 1, 1), "scan expects p as"),
+        (17, [True] * 4, "wanted as 7 of True and False"),
+        (17, [True] * 7, "False for tensors that are not given"),
+    ],
+)
+def test_the_operator_for_gradients_refuses_as_well(d_in, position, wrong, message):
+    x, weight_x = torch.zeros(3, 5, d_in), torch.zeros(1, 6, d_in)
+    forward = arguments_of_scan(x=x, weight_x=weight_x, outputs="all")
+    h, h_last, _, *kept = torch.ops.skpararnn.scan(*forward)
+    wanted = [True] * 4 + [False] * 3
+    arguments = [h, h_last, None, *forward[:8], *kept, *forward[8:12], wanted]
+    torch.ops.skpararnn.scan_backward(*arguments)
+    arguments[position] = wrong
+    with pytest.raises(ValueError, match=message):
+        torch.ops.skpararnn.scan_backward(*arguments)
 
 
 def test_lengths_may_change_between_forward_and_backward():

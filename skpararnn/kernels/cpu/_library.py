@@ -2,10 +2,12 @@
 
 Its interface is plain C, so it depends on no version of Python or torch, and ctypes
 releases the interpreter's lock while a call runs. ``setup.py`` compiles one library per
-instruction set; the best one that this CPU can run is loaded, at the first call that
-needs it. The environment variable ``SKPARARNN_ISA`` asks for another one by name.
+instruction set; the best one that this CPU can run, and that can be loaded, serves from
+the first call on that needs it. The environment variable ``SKPARARNN_ISA`` asks for
+another one by name.
 """
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -246,19 +248,28 @@ _warned = False
 def _find():
     """The library and None, or None and the reason; looked for once per process."""
     try:
-        return _open(_asked_for() or _best()), None
+        asked = _asked_for()
+        return _first_that_opens([asked] if asked else _suitable()), None
     except _Unusable as error:
         return None, str(error)
+
+
+def _first_that_opens(names):
+    *better, last = names
+    for isa in better:
+        with contextlib.suppress(_Unusable):
+            return _open(isa)
+    return _open(last)
 
 
 class _Unusable(Exception):
     """There is no library, or none that can be called; the message has the reason."""
 
 
-def _best():
-    """The first library, best first, that this CPU can run."""
+def _suitable():
+    """The libraries that this CPU can run, best first."""
     level = _cpu_level()
-    return next(isa for isa in built() if INSTRUCTION_SETS[isa] <= level)
+    return [isa for isa in built() if INSTRUCTION_SETS[isa] <= level]
 
 
 def _asked_for():
@@ -279,7 +290,7 @@ def _asked_for():
     if INSTRUCTION_SETS[isa] > _cpu_level():
         raise ValueError(
             f"SKPARARNN_ISA={isa!r} does not run on this CPU; the best that does is "
-            f"{_best()!r}. Unset it to let the CPU decide"
+            f"{_suitable()[0]!r}. Unset it to let the CPU decide"
         )
     return isa
 

@@ -85,7 +85,8 @@ struct Scan {
 #define VECTOR_BYTES 16
 #endif
 
-#define INLINE static inline __attribute__((always_inline))
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define INLINE static ALWAYS_INLINE
 
 namespace {
 
@@ -178,9 +179,13 @@ INLINE DoubleV at_most(DoubleV x, DoubleV bound) { return bound < x ? bound : x;
 #endif
 
 template <int N>
-INLINE Bundle<float, N> within(const Bundle<float, N>& x, float bound) {
+INLINE Bundle<float, N> at_most(const Bundle<float, N>& x, float bound) {
+  return each(x, [=](FloatV v) { return at_most(v, FloatV{} + bound); });
+}
+template <int N>
+INLINE Bundle<float, N> within(const Bundle<float, N>& x, float low, float high) {
   return each(x, [=](FloatV v) {
-    return at_least(at_most(v, FloatV{} + bound), FloatV{} - bound);
+    return at_least(at_most(v, FloatV{} + high), FloatV{} + low);
   });
 }
 
@@ -192,15 +197,15 @@ const float P1 = 0.134528622f, P2 = 0.00358164683f, P3 = 2.2066979e-05f,
 const float E1 = 0.333333313f, E2 = 0.0226207059f, E3 = 0.000320731895f,
             E4 = 8.46885143e-07f;
 
-// Beyond it, tanh differs from 1 by less than the largest error below.
+// Beyond it, tanh differs from 1 by less than the largest error below. There z stays as
+// it is, so that the quotient grows with x, and is cut: large x give 1 to the last bit.
 const float TANH_BOUND = 7.9f;
 
 // Largest error over all floats, absolute and relative: 3.0e-7 with fused multiply-add,
-// 3.6e-7 without. Never above 1.
+// 3.6e-7 without.
 template <int N>
-INLINE Bundle<float, N> tanh_(Bundle<float, N> x) {
-  x = within(x, TANH_BOUND);
-  auto z = x * x;
+INLINE Bundle<float, N> tanh_(const Bundle<float, N>& x) {
+  auto z = at_most(x * x, TANH_BOUND * TANH_BOUND);
   auto p = z * P4 + P3;
   auto e = z * E4 + E3;
   p = p * z + P2;
@@ -208,16 +213,15 @@ INLINE Bundle<float, N> tanh_(Bundle<float, N> x) {
   p = p * z + P1;
   e = e * z + E1;
   p = p * z + 1.f;
-  return x * p / (e * z + p);
+  return within(x * p / (e * z + p), -1.f, 1.f);
 }
 
 // 1 / 2 + tanh(x / 2) / 2: the powers of two go, exactly, into the coefficients, and
 // the denominator is a polynomial of its own, to take its 4. Largest error over all
-// floats 2.1e-7, never negative; no relative accuracy for x far below 0.
+// floats 2.1e-7; no relative accuracy for x far below 0, and 0 below -15.8.
 template <int N>
-INLINE Bundle<float, N> sigmoid(Bundle<float, N> x) {
-  x = within(x, 2 * TANH_BOUND);
-  auto z = x * x;
+INLINE Bundle<float, N> sigmoid(const Bundle<float, N>& x) {
+  auto z = at_most(x * x, 4 * TANH_BOUND * TANH_BOUND);
   auto p = z * (P4 / 256) + P3 / 64;
   auto q = z * ((P4 + E4) / 64) + (P3 + E3) / 16;
   p = p * z + P2 / 16;
@@ -226,7 +230,7 @@ INLINE Bundle<float, N> sigmoid(Bundle<float, N> x) {
   q = q * z + (P1 + E1);
   p = p * z + 1.f;
   q = q * z + 4.f;
-  return x * p / q + 0.5f;
+  return within(x * p / q + 0.5f, 0.f, 1.f);
 }
 
 // exp(x) = power (1 + rest), power = 2^k and |rest| < 0.42; for -709 <= x <= 709.
@@ -579,10 +583,30 @@ struct Parameters {
   R* ut;  // lanes are units: the same, last is the unit read
 };
 
+// The way of a row through some steps, forward. What a step reads and writes lies so
+// many numbers after that of the step before.
 template <class R>
-struct Input {
-  const R* x;    // (d_in,)
+struct Ascent {
+  const R* x;  // (d_in,)
+  int64_t x_step;
   const R* pre;  // a record of A slots: what the pre-activations start from
+  int64_t pre_step;
+  R* record;  // of the state before; 0 as step: the next ones replace it
+  int64_t record_step;
+  R* h = nullptr;  // (d,), gets the state, if anybody wants it
+  int64_t h_step = 0;
+  R* total = nullptr;  // a record of one slot, to which states are added
+};
+
+// and backward, from its last step to its first
+template <class R>
+struct Descent {
+  int64_t steps;
+  const R* record;  // of the state before the first step; those of the steps follow
+  const R* dh;      // (d,), gradient of the first step's output; null: zeros
+  int64_t dh_step;
+  R* e;      // a record of S slots
+  R* delta;  // a record of A slots, of the first step
 };
 
 template <class R>
@@ -597,14 +621,10 @@ struct Plan {
   int rows;                         // worth running side by side
   Parameters<R> p;
 
-  // next states of some rows, whose records lie `stride` apart
-  typedef void Step(const Plan&, int rows, const Input<R>*, const R* before, R* after,
-                    int64_t stride, R* scratch);
-  // one step of backward for the same rows; e (rows, record of S), delta (rows, record
-  // of A)
-  typedef void Back(const Plan&, int rows, const R* before, const R* now,
-                    int64_t stride, const R* const* dh, R* e, R* delta,
-                    int64_t delta_stride, R* scratch);
+  // The arrays of the rows, but for those of the ops, lie at equal distances. All rows
+  // take the same number of steps forward; backward the longest row comes first.
+  typedef void Step(const Plan&, int rows, int64_t steps, const Ascent<R>*, R* scratch);
+  typedef void Back(const Plan&, int rows, const Descent<R>*, R* scratch);
   // adds the gradients of b and u over some steps of one row
   typedef void Gather(const Plan&, int64_t steps, const R* records, const R* delta,
                       const Parameters<R>& grad);
@@ -665,13 +685,35 @@ struct Plan {
       for (int64_t v = 0; v < span; v += LANES<R>)
         ::store(sums + v, ::load(sums + v) + ::load(record + v));
   }
+  // the state after step s to those who want it
+  void hand_over(const Ascent<R>& way, int64_t s) const {
+    const R* after = way.record + (s + 1) * way.record_step;
+    if (way.total) add_first(way.total, after, B);
+    if (way.h) store(*this, way.h + s * way.h_step, after, 0, B);
+  }
   // dW += delta x^T over some steps
   void gather_input(int64_t steps, const R* x, int64_t x_step, const R* delta,
                     R* dw) const {
+    if (d_in == 1 && A == G)  // groups lie side by side in both
+      return add_product<R>(1, G * width, steps, x, 1, x_step, delta, A * width, dw,
+                            G * width);
     for (int64_t g = 0; g < groups; ++g)
       add_product<R>(d_in, G * span, steps, x, 1, x_step,
                      delta + (g * A + input) * span, A * width,
                      dw + g * d_in * G * span, G * span);
+  }
+  // Units that are not there read an infinite input as NaN, 0 * inf: their deltas must
+  // not reach dx.
+  void blank_padding(R* delta) const {
+    constexpr int64_t L = LANES<R>;
+    if (!blocks_in_lanes) {
+      for (int64_t k = 0; k < A * K && d_s < DS; ++k)
+        memset(delta + k * DS + d_s, 0, (DS - d_s) * sizeof(R));
+    } else if (K % L) {
+      R* last = delta + (groups - 1) * A * span;
+      for (int64_t v = 0; v < A * span; v += L)
+        for (int64_t l = K % L; l < L; ++l) last[v + l] = 0;
+    }
   }
   // dx (d_in,) += W^T delta
   void add_input_gradient(const R* delta, R* dx) const {
@@ -714,46 +756,55 @@ INLINE void join(Vec<R>* v, std::integer_sequence<int, l...> order) {
   }
 }
 
+// The CPU does not fetch ahead what is read from the end to the start: backward asks
+// for the gradients of so many steps on, past the end for the last ones.
+constexpr int64_t FETCH_AHEAD = 16;
+
 template <class R, int DS>
 struct BlockRows {
   static constexpr int L = LANES<R>;
   static constexpr bool SHUFFLE = !(DS & (DS - 1));
   using Order = std::make_integer_sequence<int, L>;
 
+  // one group of a row (d,) of the ops, a vector for each component
+  INLINE void get_group(const Plan<R>& z, const R* units, int64_t g, Vec<R>* v) {
+    const int64_t blocks = z.K - g * L < L ? z.K - g * L : L;
+    if (SHUFFLE && z.d_s == DS && blocks == L) {
+      for (int c = 0; c < DS; ++c) v[c] = load(units + (g * DS + c) * L);
+      split<R, DS>(v, Order{});
+    } else {
+      for (int c = 0; c < DS; ++c) v[c] = Vec<R>{};
+      for (int64_t k = 0; k < blocks; ++k)
+        for (int64_t c = 0; c < z.d_s; ++c) v[c][k] = units[(g * L + k) * z.d_s + c];
+    }
+  }
+  INLINE void put_group(const Plan<R>& z, R* units, int64_t g, Vec<R>* v) {
+    const int64_t blocks = z.K - g * L < L ? z.K - g * L : L;
+    if (SHUFFLE && z.d_s == DS && blocks == L) {
+      join<R, DS>(v, Order{});
+      for (int c = 0; c < DS; ++c) store(units + (g * DS + c) * L, v[c]);
+    } else {
+      for (int64_t k = 0; k < blocks; ++k)
+        for (int64_t c = 0; c < z.d_s; ++c) units[(g * L + k) * z.d_s + c] = v[c][k];
+    }
+  }
+
   static void load_row(const Plan<R>& z, const R* units, R* record, int slot,
                        int slots) {
     record += slot * DS * L;
     for (int64_t g = 0; g < z.groups; ++g, record += slots * DS * L) {
-      const int64_t blocks = z.K - g * L < L ? z.K - g * L : L;
-      if (SHUFFLE && z.d_s == DS && blocks == L) {
-        Vec<R> v[DS];
-        for (int c = 0; c < DS; ++c) v[c] = load(units + (g * DS + c) * L);
-        split<R, DS>(v, Order{});
-        for (int c = 0; c < DS; ++c) store(record + c * L, v[c]);
-      } else {
-        for (int c = 0; c < DS; ++c) store(record + c * L, Vec<R>{});
-        for (int64_t k = 0; k < blocks; ++k)
-          for (int64_t c = 0; c < z.d_s; ++c)
-            record[c * L + k] = units[(g * L + k) * z.d_s + c];
-      }
+      Vec<R> v[DS];
+      get_group(z, units, g, v);
+      for (int c = 0; c < DS; ++c) store(record + c * L, v[c]);
     }
   }
-
   static void store_row(const Plan<R>& z, R* units, const R* record, int slot,
                         int slots) {
     record += slot * DS * L;
     for (int64_t g = 0; g < z.groups; ++g, record += slots * DS * L) {
-      const int64_t blocks = z.K - g * L < L ? z.K - g * L : L;
-      if (SHUFFLE && z.d_s == DS && blocks == L) {
-        Vec<R> v[DS];
-        for (int c = 0; c < DS; ++c) v[c] = load(record + c * L);
-        join<R, DS>(v, Order{});
-        for (int c = 0; c < DS; ++c) store(units + (g * DS + c) * L, v[c]);
-      } else {
-        for (int64_t k = 0; k < blocks; ++k)
-          for (int64_t c = 0; c < z.d_s; ++c)
-            units[(g * L + k) * z.d_s + c] = record[c * L + k];
-      }
+      Vec<R> v[DS];
+      for (int c = 0; c < DS; ++c) v[c] = load(record + c * L);
+      put_group(z, units, g, v);
     }
   }
 
@@ -802,48 +853,74 @@ template <class R, class C, int DS>
 struct BlockLanes {
   static constexpr int L = LANES<R>, A = C::A, G = C::G, REC = C::REC, S = C::S;
   static constexpr int B = C::S + C::SAVED;
+  using Rows = BlockRows<R, DS>;
   // components worked on together: they share the loads of x, and fit the registers
   static constexpr int SHARE = C::RESET_BEFORE ? DS : DS * A <= 8 ? DS : A <= 2 ? 4 : 2;
   static constexpr int PART = DS % SHARE ? 1 : SHARE;
 
   template <bool SAVE>
-  static void step(const Plan<R>& z, int rows, const Input<R>* in, const R* before,
-                   R* after, int64_t stride, R*) {
+  static void step(const Plan<R>& z, int rows, int64_t steps, const Ascent<R>* ways,
+                   R*) {
     constexpr int WANTED = A <= 2 ? 4 : 2;
     constexpr int N = DS < WANTED ? WANTED / DS : 1;  // groups side by side
-    for (int r = 0; r < rows; ++r, before += stride, after += stride) {
-      int64_t g = 0;
-      for (; g + N <= z.groups; g += N)
-        step_groups<SAVE, N>(z, g, in[r], before, after);
-      for (; g < z.groups; ++g) step_groups<SAVE, 1>(z, g, in[r], before, after);
-    }
+    const int64_t groups = z.groups;
+    for (int64_t s = 0; s < steps; ++s)
+      for (int r = 0; r < rows; ++r) {
+        Place at(z, ways[r], s);
+        int64_t g = 0;
+        for (; g + N <= groups; g += N) step_groups<SAVE, N>(z, at);
+        for (; g < groups; ++g) step_groups<SAVE, 1>(z, at);
+        if (!SAVE) z.hand_over(ways[r], s);
+      }
   }
 
+  // a group in the arrays of one row at one step
+  struct Place {
+    const int64_t fused;  // features that are projected here
+    const R *x, *pre, *w, *u, *before;
+    R* after;
+
+    ALWAYS_INLINE Place(const Plan<R>& z, const Ascent<R>& way, int64_t s)
+        : fused(z.fused),
+          x(way.x + s * way.x_step),
+          pre(way.pre + s * way.pre_step),
+          w(z.p.w),
+          u(z.p.u),
+          before(way.record + s * way.record_step),
+          after(way.record + (s + 1) * way.record_step) {}
+    ALWAYS_INLINE void advance(int64_t groups) {
+      pre += groups * A * DS * L;
+      w += groups * fused * G * DS * L;
+      u += groups * REC * DS * DS * L;
+      before += groups * B * DS * L;
+      after += groups * B * DS * L;
+    }
+  };
+
   template <bool SAVE, int N>
-  INLINE void step_groups(const Plan<R>& z, int64_t g, const Input<R>& in,
-                          const R* before, R* after) {
+  INLINE void step_groups(const Plan<R>& z, Place& at) {
     constexpr int M = N * PART % 2 ? 1 : 2;  // vectors in a bundle
     // a padded unit stays 0, though an infinite input makes NaN of it: 0 * inf
     const int units = DS == 8 ? int(z.d_s) : DS;
-    const int64_t w_group = z.fused * G * DS * L;
-    const R *pre = in.pre + g * A * DS * L, *x = in.x;
-    const R *w = z.p.w + g * w_group, *u = z.p.u + g * REC * DS * DS * L;
-    before += g * B * DS * L, after += g * B * DS * L;
+    const int64_t w_group = at.fused * G * DS * L;
     Vec<R> h[N][DS], rh[N][C::RESET_BEFORE ? DS : 1];
     for (int n = 0; n < N; ++n)
-      for (int c = 0; c < DS; ++c) h[n][c] = load(before + (n * B * DS + c) * L);
+      for (int c = 0; c < DS; ++c) h[n][c] = load(at.before + (n * B * DS + c) * L);
+    // rolled, these two loops need no more registers than there are
+#pragma GCC unroll 1
     for (int part = 0; part < DS; part += PART) {
       Vec<R> a[A][N][PART], saved[C::SAVED + 1][N][PART];
       for (int q = 0; q < A; ++q)
         for (int n = 0; n < N; ++n)
           for (int c = 0; c < PART; ++c)
-            a[q][n][c] = load(pre + ((n * A + q) * DS + part + c) * L);
-      const R* wi = w + part * L;
-      for (int64_t i = 0; i < z.fused; ++i, wi += G * DS * L)
+            a[q][n][c] = load(at.pre + ((n * A + q) * DS + part + c) * L);
+      const R* wi = at.w + part * L;
+      for (int64_t i = 0; i < at.fused; ++i, wi += G * DS * L)
         for (int n = 0; n < N; ++n)
           for (int q = 0; q < G; ++q)
             for (int c = 0; c < PART; ++c)
-              a[C::INPUT + q][n][c] += x[i] * load(wi + n * w_group + (q * DS + c) * L);
+              a[C::INPUT + q][n][c] +=
+                  at.x[i] * load(wi + n * w_group + (q * DS + c) * L);
       for (int q = 0; q < REC; ++q) {
         const bool reset = C::RESET_BEFORE && q == REC - 1;
         if constexpr (C::RESET_BEFORE)
@@ -859,51 +936,65 @@ struct BlockLanes {
           for (int c = 0; c < PART; ++c)
             for (int j = 0; j < DS; ++j)
               a[C::TARGET[q]][n][c] +=
-                  load(u + (((n * REC + q) * DS + part + c) * DS + j) * L) *
+                  load(at.u + (((n * REC + q) * DS + part + c) * DS + j) * L) *
                   (reset ? rh[n][j] : h[n][j]);
       }
+#pragma GCC unroll 2
       for (int first = 0; first < N * PART; first += M) {
-        Bundle<R, M> one[A], s[S], keep[C::SAVED + 1];
+        Bundle<R, M> one[A], next[S], keep[C::SAVED + 1];
         for (int m = 0; m < M; ++m) {
           const int n = (first + m) / PART, c = (first + m) % PART;
           for (int q = 0; q < A; ++q) one[q].v[m] = a[q][n][c];
-          s[0].v[m] = h[n][part + c];
+          next[0].v[m] = h[n][part + c];
           for (int i = 1; i < S; ++i)
-            s[i].v[m] = load(before + ((n * B + i) * DS + part + c) * L);
+            next[i].v[m] = load(at.before + ((n * B + i) * DS + part + c) * L);
           for (int i = 0; C::RESET_BEFORE && i < 2; ++i) keep[i].v[m] = saved[i][n][c];
         }
-        C::forward(one, s, keep);
+        C::forward(one, next, keep);
         for (int m = 0; m < M; ++m) {
           const int n = (first + m) / PART, c = (first + m) % PART;
-          if (part + c >= units) s[0].v[m] = Vec<R>{};
+          if (part + c >= units) next[0].v[m] = Vec<R>{};
           for (int i = 0; i < S; ++i)
-            store(after + ((n * B + i) * DS + part + c) * L, s[i].v[m]);
+            store(at.after + ((n * B + i) * DS + part + c) * L, next[i].v[m]);
           for (int i = 0; SAVE && i < C::SAVED; ++i)
-            store(after + ((n * B + S + i) * DS + part + c) * L, keep[i].v[m]);
+            store(at.after + ((n * B + S + i) * DS + part + c) * L, keep[i].v[m]);
         }
       }
     }
+    at.advance(N);
   }
 
-  static void back(const Plan<R>& z, int rows, const R* before, const R* now,
-                   int64_t stride, const R* const* dh, R* e, R* delta,
-                   int64_t delta_stride, R*) {
-    for (int r = 0; r < rows; ++r)
-      for (int64_t g = 0; g < z.groups; ++g)
-        back_group(
-            DS == 8 ? int(z.d_s) : DS, z.p.u + g * REC * DS * DS * L,
-            before + r * stride + g * B * DS * L, now + r * stride + g * B * DS * L,
-            dh[r] ? dh[r] + g * DS * L : nullptr, e + (r * z.groups + g) * S * DS * L,
-            delta + r * delta_stride + g * A * DS * L);
+  static void back(const Plan<R>& z, int rows, const Descent<R>* ways, R*) {
+    for (int64_t s = ways[0].steps - 1; s >= 0; --s) {
+      for (int r = 0; r < rows && s < ways[r].steps; ++r) back_step(z, ways[r], s);
+    }
   }
 
-  INLINE void back_group(int units, const R* u, const R* before, const R* now,
-                         const R* dh, R* e, R* delta) {
+  INLINE void back_step(const Plan<R>& z, const Descent<R>& way, int64_t s) {
+    const int units = DS == 8 ? int(z.d_s) : DS;
+    const int64_t groups = z.groups, to_next = B * z.width;
+    const R *before = way.record + s * to_next, *u = z.p.u;
+    const R* dh = way.dh ? way.dh + s * way.dh_step : nullptr;
+    R *e = way.e, *delta = way.delta + s * A * z.width;
+    for (int64_t g = 0; g < groups; ++g) {
+      if (dh) {
+        __builtin_prefetch(dh - FETCH_AHEAD * way.dh_step + g * DS * L);
+        Vec<R> dy[DS];
+        Rows::get_group(z, dh, g, dy);
+        for (int c = 0; c < DS; ++c) store(e + c * L, load(e + c * L) + dy[c]);
+      }
+      back_group(units, u, before, before + to_next, e, delta);
+      u += REC * DS * DS * L, before += B * DS * L, e += S * DS * L;
+      delta += A * DS * L;
+    }
+  }
+
+  INLINE void back_group(int units, const R* u, const R* before, const R* now, R* e,
+                         R* delta) {
     Vec<R> de[DS], d[A][DS];
     for (int c = 0; c < DS; ++c) {
       Bundle<R, 1> one[S], s[S], was[S], saved[C::SAVED + 1], out[A] = {};
       for (int i = 0; i < S; ++i) one[i] = {load(e + (i * DS + c) * L)};
-      if (dh) one[0].v[0] += load(dh + c * L);
       for (int i = 0; i < S; ++i) s[i] = {load(now + (i * DS + c) * L)};
       for (int i = 0; i < S; ++i) was[i] = {load(before + (i * DS + c) * L)};
       for (int i = 0; i < C::SAVED; ++i)
@@ -985,15 +1076,32 @@ struct UnitRows {
 template <class R, class C>
 struct UnitLanes : UnitRows<R> {
   static constexpr int L = LANES<R>, A = C::A, REC = C::REC, S = C::S;
+  static constexpr int B = C::S + C::SAVED;
+  using Loops = UnitRows<R>;
   using UnitRows<R>::add_recurrent;
 
+  // between rows at equal distances
+  static int64_t gaps(int rows) { return rows > 1 ? rows - 1 : 1; }
+
   template <bool SAVE>
-  static void step(const Plan<R>& z, int rows, const Input<R>* in, const R* before,
-                   R* after, int64_t stride, R* scratch) {
+  static void step(const Plan<R>& z, int rows, int64_t steps, const Ascent<R>* ways,
+                   R* scratch) {
+    const int64_t stride = (ways[rows - 1].record - ways[0].record) / gaps(rows);
+    for (int64_t s = 0; s < steps; ++s) {
+      step_rows<SAVE>(z, rows, s, ways, stride, scratch);
+      for (int r = 0; r < rows && !SAVE; ++r) z.hand_over(ways[r], s);
+    }
+  }
+
+  template <bool SAVE>
+  INLINE void step_rows(const Plan<R>& z, int rows, int64_t s, const Ascent<R>* ways,
+                        int64_t stride, R* scratch) {
     const int64_t width = z.width;
-    R* a = scratch;
+    const R* before = ways[0].record + s * ways[0].record_step;
+    R *after = ways[0].record + (s + 1) * ways[0].record_step, *a = scratch;
     for (int r = 0; r < rows; ++r)
-      memcpy(a + r * A * width, in[r].pre, A * width * sizeof(R));
+      memcpy(a + r * A * width, ways[r].pre + s * ways[r].pre_step,
+             A * width * sizeof(R));
     for (int q = 0; q < REC - C::RESET_BEFORE; ++q)
       add_recurrent(z, rows, z.p.u, q, before, stride, a + C::TARGET[q] * width,
                     A * width);
@@ -1034,15 +1142,36 @@ struct UnitLanes : UnitRows<R> {
     }
   }
 
-  static void back(const Plan<R>& z, int rows, const R* before, const R* now,
-                   int64_t stride, const R* const* dh, R* e, R* delta,
-                   int64_t delta_stride, R* scratch) {
+  static void back(const Plan<R>& z, int rows, const Descent<R>* ways, R* scratch) {
+    const auto &first = ways[0], &last = ways[rows - 1];
+    const int64_t stride = (last.record - first.record) / gaps(rows),
+                  delta_stride = (last.delta - first.delta) / gaps(rows);
+    int running = 1;
+    for (int64_t s = ways[0].steps - 1; s >= 0; --s) {
+      while (running < rows && s < ways[running].steps) ++running;
+      back_rows(z, running, s, ways, stride, delta_stride, scratch);
+    }
+  }
+
+  INLINE void back_rows(const Plan<R>& z, int rows, int64_t s, const Descent<R>* ways,
+                        int64_t stride, int64_t delta_stride, R* scratch) {
     const int64_t width = z.width;
-    for (int r = 0; r < rows; ++r)
+    const R *before = ways[0].record + s * B * width, *now = before + B * width;
+    R *e = ways[0].e, *delta = ways[0].delta + s * A * width;
+    for (int r = 0; r < rows; ++r) {
+      const R* dh = ways[r].dh;
+      if (dh) {
+        dh += s * ways[r].dh_step;
+        if (z.DS != z.d_s) {
+          Loops::load_row(z, dh, scratch, 0, 1);
+          dh = scratch;
+        }
+      }
       for (int64_t v = 0; v < width; v += L)
         back_units(width, before + r * stride + v, now + r * stride + v,
-                   dh[r] ? dh[r] + v : nullptr, e + r * S * width + v,
+                   dh ? dh + v : nullptr, e + r * S * width + v,
                    delta + r * delta_stride + v);
+    }
     if constexpr (C::RESET_BEFORE) {
       memset(scratch, 0, rows * width * sizeof(R));
       add_recurrent(z, rows, z.p.ut, REC - 1, delta + C::TARGET[REC - 1] * width,
@@ -1247,14 +1376,14 @@ struct Layer {
 
   struct Work {
     Row rows[MAX_ROWS];
-    R *pre, *scratch, *record, *delta, *e, *dh, *mean;
+    R *pre, *scratch, *record, *delta, *e, *mean;
   };
 
   // numbers, the parts in the order of `work_in`
   int64_t size_work(bool backward) const {
     const int64_t steps = backward ? z.chunk : 0, rows = lay.rows;
     return rows * lay.width *
-               (AHEAD * lay.A + (steps + 1) * lay.B + steps * lay.A + lay.S + 2) +
+               (AHEAD * lay.A + (steps + 1) * lay.B + steps * lay.A + lay.S + 1) +
            lay.size_scratch();
   }
 
@@ -1265,8 +1394,7 @@ struct Layer {
     w.delta = w.record + n * (steps + 1) * lay.B;
     w.pre = w.delta + n * steps * lay.A;
     w.e = w.pre + n * AHEAD * lay.A;
-    w.dh = w.e + n * lay.S;
-    w.mean = w.dh + n;
+    w.mean = w.e + n * lay.S;
     w.scratch = w.mean + n;
     return w;
   }
@@ -1292,23 +1420,31 @@ struct Layer {
     return rows;
   }
 
-  // What step i of a chunk that starts at step `start` reads, for the rows still
-  // running. Every AHEAD steps the input parts of the next ones are computed.
-  void input(const Work& w, int rows, int64_t start, int64_t i, Input<R>* in) const {
-    const int64_t size = lay.A * lay.width, ahead = i % AHEAD, s = start + i;
+  // The next steps that rows can take together from step s on, before step `end`. Their
+  // records start at `record` and lie `stride` apart.
+  int64_t ascend(const Work& w, int rows, int64_t s, int64_t end, R* record,
+                 int64_t stride, int64_t record_step, Ascent<R>* ways) const {
     const bool fused = lay.fused == lay.d_in && !z.p && !lay.highway;
+    const int64_t size = lay.A * lay.width,
+                  until = std::min(end, w.rows[rows - 1].steps),
+                  steps = std::min<int64_t>(until - s, AHEAD);
     for (int r = 0; r < rows; ++r) {
       const Row& row = w.rows[r];
       R* pre = w.pre + r * AHEAD * size;
       const R* x = z.x ? (const R*)z.x + row.time(s) * d_in : nullptr;
-      if (!fused && !ahead) look_ahead(row, s, x, pre);
-      in[r] = {x, fused ? lay.p.b : pre + ahead * size};
+      if (!fused) look_ahead(row, s, steps, x, pre);
+      ways[r] = {x,
+                 row.direction * d_in,
+                 fused ? lay.p.b : pre,
+                 fused ? 0 : size,
+                 record + r * stride,
+                 record_step};
     }
+    return steps;
   }
 
-  void look_ahead(const Row& row, int64_t s, const R* x, R* pre) const {
+  void look_ahead(const Row& row, int64_t s, int64_t steps, const R* x, R* pre) const {
     const int64_t size = lay.A * lay.width;
-    const int64_t steps = row.steps - s < AHEAD ? row.steps - s : AHEAD;
     for (int64_t i = 0; i < steps; ++i) {
       R* one = pre + i * size;
       memcpy(one, lay.p.b, size * sizeof(R));
@@ -1341,21 +1477,27 @@ struct Layer {
     Work w = work_in(memory, false);
     const int all = open_tile(tile, order, w);
     const int64_t stride = lay.B * lay.width;
-    Input<R> in[MAX_ROWS];
+    Ascent<R> ways[MAX_ROWS];
     const void* const first[] = {z.h0, z.c0};
     for (int r = 0; r < all; ++r)
       load_states(first, w.rows[r].n, w.record + r * stride, lay.B);
     if (z.outputs == MEAN) memset(w.mean, 0, all * lay.width * sizeof(R));
 
-    int rows = still_running(w, all, 0);
-    for (int64_t chunk = 0, s = 0; rows; ++chunk) {
-      for (int r = 0; r < rows && z.checkpoints; ++r) store_checkpoint(w, r, chunk);
-      for (; s < (chunk + 1) * z.chunk && (rows = still_running(w, rows, s)); ++s) {
-        input(w, rows, chunk * z.chunk, s - chunk * z.chunk, in);
-        lay.step(lay, rows, in, w.record, w.record, stride, w.scratch);
-        for (int r = 0; r < rows; ++r) output(w, r, s);
+    int rows = all;
+    for (int64_t s = 0; (rows = still_running(w, rows, s));) {
+      const int64_t in_chunk = s % z.chunk;
+      for (int r = 0; r < rows && !in_chunk && z.checkpoints; ++r)
+        store_checkpoint(w, r, s / z.chunk);
+      const int64_t steps =
+          ascend(w, rows, s, s - in_chunk + z.chunk, w.record, stride, 0, ways);
+      for (int r = 0; r < rows; ++r) {
+        const Row& row = w.rows[r];
+        if (z.outputs == ALL) ways[r].h = (R*)z.h + row.time(s) * d;
+        ways[r].h_step = row.direction * d;
+        if (z.outputs == MEAN) ways[r].total = w.mean + r * lay.width;
       }
-      rows = still_running(w, rows, s);
+      lay.step(lay, rows, steps, ways, w.scratch);
+      s += steps;
     }
     for (int r = 0; r < all; ++r) close_row(w, r);
   }
@@ -1367,14 +1509,6 @@ struct Layer {
     for (int i = 0; i < lay.S; ++i)
       lay.store(lay, (R*)z.checkpoints + checkpoint(w.rows[r].n, chunk, i),
                 w.record + r * lay.B * lay.width, i, lay.B);
-  }
-
-  void output(const Work& w, int r, int64_t s) const {
-    const R* record = w.record + r * lay.B * lay.width;
-    if (z.outputs == ALL)
-      lay.store(lay, (R*)z.h + w.rows[r].time(s) * d, record, 0, lay.B);
-    else if (z.outputs == MEAN)
-      lay.add_first(w.mean + r * lay.width, record, lay.B);
   }
 
   void close_row(const Work& w, int r) const {
@@ -1420,9 +1554,10 @@ struct Layer {
       store_states(first, w.rows[r].n, w.e + r * lay.S * lay.width, lay.S);
   }
 
+  // what each step of a row gets of the gradient of their mean
   void load_mean(Work& w, int r) const {
     R* dh = w.mean + r * lay.width;
-    lay.load(lay, (const R*)z.dh + w.rows[r].n * d, dh, 0, 1);
+    memcpy(dh, (const R*)z.dh + w.rows[r].n * d, d * sizeof(R));
     divide(dh, w.rows[r].steps);
   }
 
@@ -1449,42 +1584,32 @@ struct Layer {
       for (int i = 0; i < lay.S; ++i)
         lay.load(lay, from + checkpoint(w.rows[r].n, chunk, i), record(w, r, 0), i,
                  lay.B);
-    Input<R> in[MAX_ROWS];
-    for (int64_t s = 0; s < z.chunk; ++s) {
-      rows = still_running(w, rows, chunk * z.chunk + s);
-      if (!rows) break;
-      input(w, rows, chunk * z.chunk, s, in);
-      for (int r = 0; r < rows; ++r) prefetch_gradient(w.rows[r], chunk * z.chunk + s);
-      lay.step_and_save(lay, rows, in, record(w, 0, s), record(w, 0, s + 1),
-                        (z.chunk + 1) * lay.B * lay.width, w.scratch);
+    Ascent<R> ways[MAX_ROWS];
+    const int64_t start = chunk * z.chunk;
+    for (int64_t s = 0; s < z.chunk && (rows = still_running(w, rows, start + s));) {
+      const int64_t hop = lay.B * lay.width,
+                    steps = ascend(w, rows, start + s, start + z.chunk, record(w, 0, s),
+                                   (z.chunk + 1) * hop, hop, ways);
+      lay.step_and_save(lay, rows, steps, ways, w.scratch);
+      s += steps;
     }
   }
 
-  // the way down reads it against the direction in which memory is fetched ahead
-  void prefetch_gradient(const Row& row, int64_t s) const {
-    if (z.outputs != ALL || !z.dh) return;
-    const char* start = (const char*)((const R*)z.dh + row.time(s) * d);
-    for (size_t i = 0; i < d * sizeof(R); i += 64) __builtin_prefetch(start + i);
-  }
-
-  void descend(Work& w, int all, int64_t start) const {
-    const R* dh[MAX_ROWS];
-    for (int64_t s = steps_in_chunk(w.rows[0], start) - 1; s >= 0; --s) {
-      const int rows = still_running(w, all, start + s);
-      for (int r = 0; r < rows; ++r) dh[r] = gradient(w, r, start + s);
-      lay.back(lay, rows, record(w, 0, s), record(w, 0, s + 1),
-               (z.chunk + 1) * lay.B * lay.width, dh, w.e, delta(w, 0, s),
-               z.chunk * lay.A * lay.width, w.scratch);
+  void descend(Work& w, int rows, int64_t start) const {
+    Descent<R> ways[MAX_ROWS];
+    for (int r = 0; r < rows; ++r) {
+      const Row& row = w.rows[r];
+      const R* dh = nullptr;
+      if (z.dh && z.outputs == ALL) dh = (const R*)z.dh + row.time(start) * d;
+      if (z.dh && z.outputs == MEAN) dh = w.mean + r * lay.width;
+      ways[r] = {steps_in_chunk(row, start),
+                 record(w, r, 0),
+                 dh,
+                 z.outputs == ALL ? row.direction * d : 0,
+                 w.e + r * lay.S * lay.width,
+                 delta(w, r, 0)};
     }
-  }
-
-  // of the loss by the output at step s; null: there is none
-  const R* gradient(const Work& w, int r, int64_t s) const {
-    if (!z.dh || z.outputs == LAST) return nullptr;
-    if (z.outputs == MEAN) return w.mean + r * lay.width;
-    R* dh = w.dh + r * lay.width;
-    lay.load(lay, (const R*)z.dh + w.rows[r].time(s) * d, dh, 0, 1);
-    return dh;
+    lay.back(lay, rows, ways, w.scratch);
   }
 
   // parameters and inputs, from the deltas of a chunk
@@ -1496,7 +1621,7 @@ struct Layer {
     if (x) lay.gather_input(steps, x, row.direction * d_in, delta(w, r, 0), grad.w);
     if (!z.dx && !z.dp) return;
     for (int64_t s = 0; s < steps; ++s) {
-      const R* one = delta(w, r, s);
+      R* one = delta(w, r, s);
       const int64_t t = row.time(start + s);
       for (int g = 0; g < lay.G && z.dp; ++g)
         lay.store(lay, (R*)z.dp + (t * lay.G + g) * d, one, lay.input + g, lay.A);
@@ -1506,6 +1631,7 @@ struct Layer {
         lay.store(lay, dx, one, 0, lay.A);
       else
         memset(dx, 0, d_in * sizeof(R));
+      lay.blank_padding(one);
       lay.add_input_gradient(one, dx);
     }
   }
@@ -1695,10 +1821,10 @@ struct StepperOf : Stepper {
   void take(const R* x, R* h) {
     FlushToZero flush;
     z.x = x;
-    Input<R> in;
-    layer.input(work, 1, 0, 0, &in);
-    layer.lay.step(layer.lay, 1, &in, work.record, work.record, 0, work.scratch);
-    layer.lay.store(layer.lay, h, work.record, 0, layer.lay.B);
+    Ascent<R> way;
+    layer.ascend(work, 1, 0, 1, work.record, 0, 0, &way);
+    way.h = h;
+    layer.lay.step(layer.lay, 1, 1, &way, work.scratch);
   }
 
   static constexpr size_t head() { return (sizeof(StepperOf) + 63) / 64 * 64; }
