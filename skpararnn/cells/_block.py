@@ -138,7 +138,15 @@ class BlockRecurrentCell(torch.nn.Module):
             As in the ops.
         state : tuple of tensors of shape (N, d)
             States after the last real step; the next call can start from them.
+
+        Notes
+        -----
+        Autocast does not reach in here: x is cast to the type of the weights. What 16
+        bits round off at each step would add up.
         """
+        if torch.is_autocast_enabled(x.device.type):
+            with torch.autocast(x.device.type, enabled=False):
+                return self.forward(x.to(self.weight_x.dtype), lengths, state, outputs)
         first = self._first_states(state)
         runs = [
             self._run(x, units, weight_h, lengths, first, outputs)

@@ -63,6 +63,8 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
     columns_layout: str = "by_step"
     device: str = "auto"
     dtype: str = "float32"
+    amp: bool = False
+    compile: bool = False
     backend: str = "auto"
     callbacks: list | None = None
     net_params: dict | None = None
@@ -129,7 +131,7 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         """The fitted skorch net, on the CPU; made anew after unpickling."""
         check_is_fitted(self)
         if "_net" not in vars(self):
-            self._net = self._make_net(self._fitted_module(), "cpu")
+            self._net = self._make_net(self._fitted_module())
         return self._net
 
     @property
@@ -159,6 +161,8 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         classes=None,
     ):
         """Fit anew or go on; `self` changes in the last step only."""
+        from . import _device
+
         self._check_parameters()
         go_on = (partial or self.warm_start) and hasattr(self, "n_iter_")
         sequences, fitted = self._read_X(X, new=not go_on)
@@ -172,11 +176,11 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         if not partial:
             train_set, validation_set = self._hold_out(train_set, X_val, y_val, fitted)
 
+        fitted["device_"] = _device.resolve(self.device)
         module = self._make_module(train_set, fitted, net_seed, go_on)
-        net = self._make_net(
-            module, fitted["device_"], train_set, validation_set, shuffle_seed
-        )
-        self._train(net, train_set, fitted, go_on, partial, X=X, y=y)
+        with _device.training_on(fitted["device_"]):
+            sets = train_set, validation_set, shuffle_seed
+            self._train(module, sets, fitted, go_on, partial, X=X, y=y)
         self._keep(fitted, go_on)
         return self
 
@@ -189,6 +193,11 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _check_parameters(self):
         rule.check_parameters(RULES, self.get_params(deep=False))
+        if self.amp and self.dtype == "float64":
+            raise ValueError(
+                "amp=True trains in 16 bits where it can, dtype='float64' asks for 64: "
+                "choose one of them."
+            )
 
     def _read_X(self, X, new, name="X"):
         """Sequences, and the attributes that say what a later X must look like."""
@@ -325,7 +334,6 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
     def _make_module(self, train_set, fitted, seed, go_on):
         from . import _module
 
-        fitted["device_"] = _module.resolve_device(self.device)
         architecture = self._describe_module(train_set, fitted)
         # once there are weights, a module made anew needs no initial ones
         kept = architecture | {"init": "uniform", "t_max": None, "forget_bias": None}
@@ -372,13 +380,32 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         module_options = {n: options.pop(n) for n in MODULE_OPTIONS if n in options}
         return module_options, options
 
-    def _make_net(
-        self, module, device, train_set=(None,), validation_set=None, shuffle_seed=None
+    def _make_training_net(
+        self, module, device, train_set, validation_set, shuffle_seed
     ):
+        """Put a skorch net around a module that is to be trained."""
+        return self._make_net(
+            module,
+            batch_size=len(train_set) if self.batch_size == "full" else self.batch_size,
+            shuffle_seed=shuffle_seed if self.shuffle else None,
+            validation=validation_set,
+            device=device,
+            amp=self.amp,
+            compile=self.compile,
+        )
+
+    def _make_net(self, module, **training):
         """Put a skorch net around a module."""
         from . import _training
 
-        whole = self.batch_size == "full"
+        at_rest = {
+            "batch_size": 1 if self.batch_size == "full" else self.batch_size,
+            "shuffle_seed": None,
+            "validation": None,
+            "device": "cpu",
+            "amp": False,
+            "compile": False,
+        }
         return _training.build_net(
             module,
             self._make_criterion(),
@@ -388,18 +415,21 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
             lr_schedule=self.lr_schedule,
             grad_clip=self.grad_clip,
             max_epochs=self.max_epochs,
-            batch_size=len(train_set) if whole else self.batch_size,
-            shuffle_seed=shuffle_seed if self.shuffle else None,
-            validation=validation_set,
-            device=device,
             callbacks=self.callbacks,
             options=self._split_net_params()[1],
+            **at_rest | training,
         )
 
-    def _train(self, net, train_set, fitted, go_on, partial, **data):
+    def _train(self, module, sets, fitted, go_on, partial, **data):
         """Run the epochs, and add to `fitted` what they left behind."""
-        from . import _training
+        from . import _data, _training
 
+        train_set, validation_set, shuffle_seed = sets
+        device = fitted["device_"]
+        train_set, validation_set = _data.place([train_set, validation_set], device)
+        net = self._make_training_net(
+            module, device, train_set, validation_set, shuffle_seed
+        )
         stops = self.early_stopping and not partial
         stopping = _training.Stopping(
             self.n_iter_no_change if stops else None, self.tol
@@ -413,15 +443,17 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
             return fitted
 
         hooks = EpochHooks(self, max_epochs, record, **data)
-        _training.train(
-            net,
-            train_set,
-            max_epochs=max_epochs,
-            stopping=stopping,
-            hooks=hooks,
-            progress=self.verbose > 0,
-        )
-        _training.release(net, keep_optimizer=self.warm_start or partial)
+        try:
+            _training.train(
+                net,
+                train_set,
+                max_epochs=max_epochs,
+                stopping=stopping,
+                hooks=hooks,
+                progress=self.verbose > 0,
+            )
+        finally:
+            _training.release(net, keep_optimizer=self.warm_start or partial)
         record()["_net"] = net
         hooks.end_fit()
 
@@ -454,13 +486,14 @@ class BaseSequenceEstimator(CallbackSupportMixin, BaseEstimator):
         """What the module's method answers for X."""
         check_is_fitted(self)
         sequences, _ = self._read_X(X, new=False)
-        from . import _inference, _module
+        from . import _device, _inference, _module
 
-        device = _module.device_at_hand(self.device_, asked_for=self.device)
-        module = _module.module_on(self._fitted_module(), device)
-        answers = _inference.infer(
-            getattr(module, method), sequences, device=device, per_step=per_step
-        )
+        device = _device.at_hand(self.device_, asked_for=self.device)
+        with _device.current(device):
+            module = _module.module_on(self._fitted_module(), device)
+            answers = _inference.infer(
+                getattr(module, method), sequences, device=device, per_step=per_step
+            )
         return sequences.unflatten(answers) if per_step else answers
 
     def _fitted_module(self):
@@ -542,6 +575,8 @@ RULES = {
     "columns_layout": rule.choice(*COLUMNS_LAYOUTS),
     "device": rule.instance(str, "a string such as 'auto', 'cpu' or 'cuda'"),
     "dtype": rule.choice("float32", "float64"),
+    "amp": rule.boolean(),
+    "compile": rule.boolean(),
     "callbacks": rule.any_of(rule.none(), rule.instance((list, tuple), "a list")),
     "net_params": rule.any_of(rule.none(), rule.instance(dict, "a dict")),
     "verbose": rule.any_of(rule.integer(0), rule.boolean()),

@@ -298,9 +298,19 @@ class ParaRNNClassifier(ParaRNNFamily, SequenceClassifier):
         feature.
     device : str, default="auto"
         Where to train and predict: "cpu", "cuda" or "cuda:1". "auto" takes CUDA if
-        torch finds it.
+        torch finds it. Between calls the weights are on the CPU. A model trained on
+        CUDA predicts there, unless there is none or `device` has become "cpu".
     dtype : {"float32", "float64"}, default="float32"
         Precision.
+    amp : bool, default=False
+        Whether training steps multiply matrices outside the recurrent layers in 16
+        bits: in bfloat16, or in float16 with a scaled loss on cards that lack it.
+        Weights, states, losses and answers stay in float32. On the CPU it is bfloat16
+        too, and hardly ever faster.
+    compile : bool, default=False
+        Whether to train through `torch.compile`, which takes a minute before the first
+        step and needs a C++ compiler. Options are ``compile__mode`` and such in
+        `net_params`.
     backend : {"auto", "cpu", "reference"}, default="auto"
         Which implementation runs the loop over time, see `skpararnn.ops`.
     callbacks : list or None, default=None
@@ -483,9 +493,19 @@ class LRUClassifier(LRUFamily, SequenceClassifier):
         feature.
     device : str, default="auto"
         Where to train and predict: "cpu", "cuda" or "cuda:1". "auto" takes CUDA if
-        torch finds it.
+        torch finds it. Between calls the weights are on the CPU. A model trained on
+        CUDA predicts there, unless there is none or `device` has become "cpu".
     dtype : {"float32", "float64"}, default="float32"
         Precision.
+    amp : bool, default=False
+        Whether training steps multiply matrices outside the recurrent layers in 16
+        bits: in bfloat16, or in float16 with a scaled loss on cards that lack it.
+        Weights, states, losses and answers stay in float32. On the CPU it is bfloat16
+        too, and hardly ever faster.
+    compile : bool, default=False
+        Whether to train through `torch.compile`, which takes a minute before the first
+        step and needs a C++ compiler. Options are ``compile__mode`` and such in
+        `net_params`.
     backend : {"auto", "cpu", "reference"}, default="auto"
         Which implementation runs the loop over time, see `skpararnn.ops`.
     callbacks : list or None, default=None

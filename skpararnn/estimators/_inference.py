@@ -4,6 +4,8 @@ import numpy as np
 import torch
 
 from ..utils._sequences import all_finite
+from . import _device
+from ._data import round_up
 
 
 def infer(function, sequences, *, device, per_step=False):
@@ -31,7 +33,7 @@ def infer(function, sequences, *, device, per_step=False):
     ValueError
         Naming the first sample whose answer is not finite.
     """
-    answers = None
+    answers, device = None, _device.as_torch(device)
     with torch.inference_mode():
         for rows, n_rows, T in _plan(sequences.lengths):
             x, lengths = _fixed_batch(sequences, rows, n_rows, T)
@@ -68,7 +70,7 @@ def _check_finite(answers, sequences, per_step):
 
 def _plan(lengths):
     """Rows of each batch, and its shape: how many rows and steps it is made to have."""
-    ceilings = _round_up(lengths)
+    ceilings = round_up(lengths)
     for T in np.unique(ceilings).tolist():
         n_rows = _rows_at_once(T)
         members = np.flatnonzero(ceilings == T)
@@ -104,9 +106,3 @@ def _more_rows(array, n_rows):
     more = np.zeros((n_rows, *array.shape[1:]), array.dtype)
     more[: len(array)] = array
     return more
-
-
-def _round_up(lengths):
-    """The next of 1..8, 10, 12, 14, 16, 20, ...: four values an octave."""
-    step = 2 ** np.maximum(np.ceil(np.log2(lengths)).astype(int) - 3, 0)
-    return -(-lengths // step) * step

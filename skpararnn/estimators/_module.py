@@ -1,11 +1,11 @@
-"""The torch module of an estimator: making it, its device, its weights as arrays."""
+"""The torch module of an estimator: making it, moving it, its weights as arrays."""
 
 import copy
-import warnings
 
 import torch
 
 from ..nets import RecurrentNet
+from . import _device
 
 
 def make_module(architecture, seed):
@@ -13,32 +13,6 @@ def make_module(architecture, seed):
     arguments = architecture | {"dtype": getattr(torch, architecture["dtype"])}
     generator = torch.Generator().manual_seed(int(seed))
     return RecurrentNet(**arguments, generator=generator)
-
-
-def resolve_device(device):
-    """Name the device to compute on.
-
-    Raises
-    ------
-    ValueError
-        If the device is unknown, or asks for CUDA where there is none.
-    """
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        kind = torch.device(device).type
-    except (RuntimeError, TypeError):
-        kind = None
-    if kind not in ("cpu", "cuda"):
-        raise ValueError(
-            f"device must be 'auto', 'cpu', 'cuda' or 'cuda:<number>', got {device!r}."
-        )
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"device={device!r} was asked for, but torch finds no CUDA device here; "
-            "use device='auto' or device='cpu'."
-        )
-    return "cpu" if kind == "cpu" else str(device)
 
 
 @torch.no_grad()
@@ -63,28 +37,11 @@ def load_weights(module, weights):
     )
 
 
-def device_at_hand(device, asked_for):
-    """Return the device a model was fitted on, or the CPU if this machine has none.
-
-    Warns
-    -----
-    UserWarning
-        If CUDA was asked for by name.
-    """
-    if device == "cpu" or torch.cuda.is_available():
-        return device
-    if asked_for != "auto":
-        warnings.warn(
-            f"the model was fitted with device={asked_for!r}, but torch finds no CUDA "
-            "device here: it predicts on the CPU.",
-            stacklevel=4,
-        )
-    return "cpu"
-
-
 def module_on(module, device):
-    """The module, or a copy of it on another device."""
-    return module if device == "cpu" else copy.deepcopy(module).to(device)
+    """The module, or a copy of it on a card, whose memory is free when it is gone."""
+    if device == "cpu":
+        return module
+    return copy.deepcopy(module).to(_device.as_torch(device))
 
 
 def to_numpy(blocks):

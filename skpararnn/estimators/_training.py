@@ -12,7 +12,7 @@ import math
 import numbers
 import signal
 import warnings
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 import numpy as np
 import skorch
@@ -22,6 +22,9 @@ from skorch.callbacks import Callback, EpochTimer, LRScheduler, PassthroughScori
 from skorch.helper import predefined_split
 from torch.optim import lr_scheduler
 
+from ..nets._modules import Dropout
+from . import _device
+from ._capture import StepCapture
 from ._data import BatchIterator
 from ._module import flat_weights, restore_weights
 
@@ -44,8 +47,31 @@ class SequenceNet(skorch.NeuralNet):
 
     It differs from skorch's: batches carry weights, a loss that is not finite stops the
     epoch, callbacks can stop the training but Ctrl-C is never swallowed, validation
-    scores come with the loss, and `predict` gives class numbers or scaled values.
+    scores come with the loss, and `predict` gives class numbers or scaled values. On a
+    card steps are captured, and losses are read when an epoch is over.
+
+    Attributes
+    ----------
+    weights : list of (name, parameter)
+        What is trained.
+    on_card : bool
+        Whether it is trained on a card.
+    half : torch.dtype or None
+        Type of the products in a training step, if it is not that of the weights.
+    scaler : torch.amp.GradScaler or None
+        Keeps the gradients of float16 from vanishing.
+    capture : StepCapture or None
+        Takes the steps on a card.
+    capture_fallback_ : str or None
+        Why no training step was captured as a CUDA graph; None if one was.
     """
+
+    on_card = False
+    half = None
+    scaler = None
+    capture = None
+    clips_gradients = False
+    capture_fallback_ = "the net was not trained on a card"
 
     @property
     def _default_callbacks(self):
@@ -64,6 +90,17 @@ class SequenceNet(skorch.NeuralNet):
             for moment in MOMENTS
         }
         return self
+
+    def listeners(self, moment):
+        """Callbacks that do something at a moment, such as "on_batch_end"."""
+        return self._listeners[moment]
+
+    def torch_compile(self, module, name):
+        """Compile the module in place: its type and the names of its weights stay."""
+        if self.compile and name == "module":
+            with _named_failure(RuntimeError):
+                module.compile(**self.get_params_for("compile"))
+        return module
 
     def notify(self, method_name, **cb_kwargs):
         """Call the callbacks; one that raises KeyboardInterrupt ends the training."""
@@ -87,46 +124,87 @@ class SequenceNet(skorch.NeuralNet):
         """Take a pass over the batches and record it."""
         if iterator is None:
             return
-        self._weights = list(self.get_all_learnable_params())
-        outputs = []
+        self.weights = list(self.get_all_learnable_params())
+        # to read a loss the host waits for the card, which then waits for the host
+        reads_later = self.on_card and not self.listeners("on_batch_end")
+        outputs, unread = [], []
         for number, batch in enumerate(iterator):
             self.notify("on_batch_begin", batch=batch, training=training)
             step = step_fn(batch, **fit_params)
-            loss = step["loss"].item()
-            if not math.isfinite(loss):
-                raise NonFiniteLoss(f"the {prefix} loss of batch {number} is {loss}")
             record = self.history[-1]["batches"][-1]
-            record |= {f"{prefix}_loss": loss, f"{prefix}_batch_size": _share(batch[0])}
+            if reads_later:
+                unread.append((record, step["loss"].detach(), _share(batch[0])))
+            else:
+                loss, share = step["loss"].item(), float(_share(batch[0]))
+                _note_loss(record, prefix, number, loss, share)
             if not training:
                 outputs.append(step["y_pred"])
             self.notify("on_batch_end", batch=batch, training=training, **step)
+        for i, (record, loss, share) in enumerate(_read(unread)):
+            _note_loss(record, prefix, i, loss, share)
         self.history.record(f"{prefix}_batch_count", number + 1)
         if outputs:
             self._record_score(iterator.dataset, torch.cat(outputs))
 
     def train_step(self, batch, **fit_params):
         """Take one step of the optimizer."""
-        inputs, target = batch
+        if self.capture is not None:
+            return self.capture.take_step(batch)
+        return self.take_step(batch)
+
+    def take_step(self, batch):
+        """Take a step, calculation by calculation."""
         steps = []
 
         def closure():  # some optimizers call it more than once
-            for _, weight in self._weights:
-                weight.grad = None
-            self._set_training(True)
-            output = self.infer(inputs)
-            loss = self.get_loss(output, target, X=inputs, training=True)
-            loss.backward()
-            steps.append({"loss": loss, "y_pred": output})
-            self.notify(
-                "on_grad_computed",
-                named_parameters=self._weights,
-                batch=batch,
-                training=True,
-            )
-            return loss
+            steps.append(self.compute_gradients(batch))
+            return steps[-1]["loss"]
 
-        self.optimizer_.step(closure)
+        if self.scaler is None:
+            self.optimizer_.step(closure)
+        else:
+            closure()
+            self.scaler.step(self.optimizer_)
+            self.scaler.update()
         return steps[0]
+
+    def compute_gradients(self, batch):
+        """Leave the gradients of a batch with the weights."""
+        inputs, target = batch
+        for _, weight in self.weights:
+            weight.grad = None
+        self._set_training(True)
+        output = self._infer_training(inputs)
+        loss = self.get_loss(output, target, X=inputs, training=True)
+        if self.scaler is None:
+            loss.backward()
+        else:
+            self.scaler.scale(loss).backward()
+            self.scaler.unscale_(self.optimizer_)
+        self.notify(
+            "on_grad_computed",
+            named_parameters=self.weights,
+            batch=batch,
+            training=True,
+        )
+        return {"loss": loss, "y_pred": output}
+
+    def _infer_training(self, inputs):
+        """Apply the module as it is, or in 16 bits, or compiled."""
+        if self.half is None and not self.compile:
+            return self.infer(inputs)
+        in_half = torch.autocast(
+            torch.device(self.device).type,
+            self.half,
+            enabled=self.half is not None,
+            cache_enabled=False,  # each weight is used once
+        )
+        # asking torch for its compiler's errors imports the compiler
+        errors = torch._dynamo.exc.TorchDynamoException if self.compile else ()
+        with in_half, _named_failure(errors):
+            output = self.infer(inputs)
+        # losses are sums, which lose more than products do
+        return output if self.half is None else output.float()
 
     def infer(self, x, **fit_params):
         """Apply the module to a batch; weights concern the loss alone."""
@@ -156,6 +234,18 @@ class SequenceNet(skorch.NeuralNet):
         return self.criterion_.answer(super().predict(X))
 
 
+@contextmanager
+def _named_failure(errors):
+    """Say that it was torch.compile that failed."""
+    try:
+        yield
+    except errors as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"compile=True, but torch.compile failed: {reason} Set compile=False."
+        ) from error
+
+
 MOMENTS = [name for name in dir(Callback) if name.startswith("on_")]
 
 
@@ -183,14 +273,41 @@ class GradientClipping(Callback):
         """Scale the gradients in place."""
         gradients = [w.grad for _, w in named_parameters if w.grad is not None]
         norms = torch.stack(torch._foreach_norm(gradients))
-        norm = torch.linalg.vector_norm(norms).item()
-        if norm > self.max_norm:
+        norm = torch.linalg.vector_norm(norms)
+        if net.on_card:  # the host does not wait for the norm
+            torch._foreach_mul_(gradients, (self.max_norm / norm).clamp(max=1.0))
+        elif (norm := norm.item()) > self.max_norm:
             torch._foreach_mul_(gradients, self.max_norm / norm)
+
+
+class Schedule(LRScheduler):
+    """skorch's scheduler, which has nothing to do at the end of a batch."""
+
+    on_batch_end = Callback.on_batch_end
 
 
 def _share(inputs):
     """Return what a batch counts for in the mean loss of an epoch."""
-    return float(inputs["weight"].sum()) if "weight" in inputs else len(inputs["x"])
+    return inputs["weight"].sum() if "weight" in inputs else len(inputs["x"])
+
+
+def _read(unread):
+    """Records, losses and shares of batches, with numbers in the place of tensors."""
+    if not unread:
+        return ()
+    records, *columns = zip(*unread, strict=True)
+    return zip(records, *map(_to_numbers, columns), strict=True)
+
+
+def _to_numbers(values):
+    is_tensor = isinstance(values[0], torch.Tensor)
+    return torch.stack(values).tolist() if is_tensor else values
+
+
+def _note_loss(record, prefix, number, loss, share):
+    if not math.isfinite(loss):
+        raise NonFiniteLoss(f"the {prefix} loss of batch {number} is {loss}")
+    record |= {f"{prefix}_loss": loss, f"{prefix}_batch_size": share}
 
 
 def _comes_from_a_signal(error):
@@ -264,6 +381,8 @@ def build_net(
     shuffle_seed,
     validation,
     device,
+    amp,
+    compile,
     callbacks,
     options,
 ):
@@ -276,6 +395,10 @@ def build_net(
     validation : SequenceDataset or None
     shuffle_seed : int or None
         None keeps the order of the rows.
+    device : str
+        As `_device.resolve` returns it.
+    amp, compile : bool
+        For a net that is to be trained.
     callbacks : list or None
         The user's skorch callbacks; copied.
     options : dict
@@ -315,7 +438,8 @@ def build_net(
             grad_clip, lr_schedule, max_epochs, validation is not None
         )
         + _copy_callbacks(callbacks),
-        "device": device,
+        "device": str(_device.as_torch(device)),
+        "compile": compile,
         "verbose": 0,
     }
     if weight_decay:  # not every optimiser has it
@@ -323,7 +447,28 @@ def build_net(
     _check_options(options, arguments)
     if optimizer in FUSED and not CONFLICTS.intersection(options):
         arguments["optimizer__fused"] = True
-    return SequenceNet(**arguments, **options).initialize()
+    net = SequenceNet(**arguments, **options)
+    net.on_card = device != "cpu"
+    net.clips_gradients = grad_clip is not None
+    if amp:
+        _set_precision(net, device)
+    net.initialize()
+    if net.on_card:
+        net.capture = StepCapture(net)
+    return net
+
+
+def _set_precision(net, device):
+    """Let the products of a training step be 16 bits wide."""
+    net.half = _device.half_type(device)
+    if net.half is torch.float16:
+        # small gradients would be zero: float16 has fewer exponents than bfloat16
+        if issubclass(net.optimizer, torch.optim.LBFGS):
+            raise ValueError(
+                "amp=True computes in float16 on this card and takes one step a batch; "
+                "LBFGS tries several. Choose another optimizer or amp=False."
+            )
+        net.scaler = torch.amp.GradScaler(torch.device(net.device).type)
 
 
 # the estimator's own parameters under other names
@@ -359,7 +504,7 @@ def _house_callbacks(grad_clip, lr_schedule, max_epochs, validates):
         else:
             schedule = LR_SCHEDULES[lr_schedule](max_epochs)
         monitor = "valid_loss" if validates else "train_loss"
-        callbacks.append(("lr_schedule", LRScheduler(monitor=monitor, **schedule)))
+        callbacks.append(("lr_schedule", Schedule(monitor=monitor, **schedule)))
     return callbacks
 
 
@@ -470,6 +615,7 @@ def train(net, dataset, *, max_epochs, stopping, hooks, progress):
         net.notify("on_train_end", X=dataset, y=None)
     if stopping.best_weights is not None:
         restore_weights(net.module_, stopping.best_weights)
+    stopping.last_weights = stopping.best_weights = None  # they may be on a card
 
 
 def _run_epoch(net, dataset, stopping, show):
@@ -572,14 +718,31 @@ def _worth_keeping(key):
 
 
 def release(net, keep_optimizer):
-    """Let go of what only the training needed, and move the module to the CPU."""
+    """Let go of what only the training needed, and move the rest to the CPU."""
     net.train_split = None
     net.iterator_train__generator = None
+    if net.capture is not None:
+        net.capture_fallback_ = net.capture.fallback
+    net.capture = net.scaler = None
     net.optimizer_.zero_grad(set_to_none=True)
     if not keep_optimizer:
         net.optimizer_.state.clear()
+    elif net.on_card:
+        _move_to_cpu(net.optimizer_.state)
+    for module in net.module_.modules():
+        if isinstance(module, Dropout):
+            module.reseed(module.seed)  # its generator may be on a card
+    net.module_._compiled_call_impl = None  # answers come in other shapes
     net.module_.to("cpu").eval()
     net.device = "cpu"
+    net.on_card = False
+
+
+def _move_to_cpu(state):
+    for values in state.values():
+        for name, value in values.items():
+            if isinstance(value, torch.Tensor):
+                values[name] = value.cpu()
 
 
 def copy_optimizer_state(source, target):

@@ -32,6 +32,11 @@ class Dropout(torch.nn.Module):
         In [0, 1).
     seed : int
         Where the private generator starts. It is not part of the state dict.
+
+    Attributes
+    ----------
+    generator : torch.Generator or None
+        The private generator, on the device of the last mask; None before the first.
     """
 
     def __init__(self, p, seed):
@@ -42,7 +47,7 @@ class Dropout(torch.nn.Module):
     def reseed(self, seed):
         """Start the private generator anew."""
         self.seed = seed
-        self._generator = None
+        self.generator = None
 
     def forward(self, x):
         """Return x with the mask of this call; x itself outside training."""
@@ -54,9 +59,9 @@ class Dropout(torch.nn.Module):
         return torch.where(u >= self.p, x / (1.0 - self.p), 0.0)
 
     def _generator_on(self, device):
-        if self._generator is None or self._generator.device != device:
-            self._generator = torch.Generator(device).manual_seed(self.seed)
-        return self._generator
+        if self.generator is None or self.generator.device != device:
+            self.generator = torch.Generator(device).manual_seed(self.seed)
+        return self.generator
 
     def extra_repr(self):
         """Return what print shows between the brackets."""

@@ -157,6 +157,20 @@ def test_options_reach_the_op():
     assert not torch.allclose(after(x)[0], before(x)[0])
 
 
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_autocast_does_not_reach_the_recurrence(cell, backend, dtype):
+    layer = BlockRecurrentCell(3, cell=cell, K=2, backend=backend)
+    x = torch.randn(5, 7, 3, generator=torch.Generator().manual_seed(0)).to(dtype)
+    lengths = torch.tensor([7, 3, 1, 7, 2])
+    expected, _ = layer(x.float(), lengths)
+    with torch.autocast("cpu", torch.bfloat16):
+        h, _ = layer(x, lengths)
+    assert h.dtype == torch.float32
+    assert torch.equal(h, expected)
+
+
 @every_cell
 @pytest.mark.parametrize("d_s", [2, [3, 1, 2, 1]], ids=str)
 def test_states_carry_on(cell, d_s):

@@ -40,6 +40,8 @@ WRONG = {
     "columns_layout": ["long", None],
     "device": ["gpu", 0, "cuda:x"],
     "dtype": ["float16", np.float32, None],
+    "amp": ["yes", None, 16],
+    "compile": ["yes", None, "inductor"],
     "backend": ["fastest", None],
     "callbacks": ["EarlyStopping", 3],
     "net_params": ["forget_bias", [1]],
