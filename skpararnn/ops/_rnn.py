@@ -122,7 +122,8 @@ def rnn(
     check_choice("activation", activation, ACTIVATIONS)
     kernel = partial(scan, cell="rnn", option=activation)
     reference = partial(_reference, activation=activation)
-    run = choose(backend, x, {"cpu": kernel, "reference": reference})
+    implementations = {"cpu": kernel, "triton": kernel, "reference": reference}
+    run = choose(backend, x, weight_h, implementations)
     h, (h_last,) = run(x, weight_x, weight_h, bias, loop)
     return h, h_last
 

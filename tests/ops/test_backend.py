@@ -13,6 +13,7 @@ from .layers import VARIANTS, Layer
 
 ON_CPU = torch.zeros(1, 1, 1)
 ELSEWHERE = ON_CPU.to("meta")
+BLOCKS = torch.zeros(1, 1, 2, 2)
 BOTH = {"cpu": abs, "reference": len}
 
 
@@ -26,49 +27,51 @@ def no_library(monkeypatch):
 
 
 def test_auto_takes_the_kernel_where_it_can(kernel):
-    assert choose("auto", ON_CPU, BOTH) is abs
+    assert choose("auto", ON_CPU, BLOCKS, BOTH) is abs
 
 
 @pytest.mark.parametrize("x", [ON_CPU, ELSEWHERE], ids=["cpu", "meta"])
 def test_auto_always_finds_an_implementation(x):
     with warnings.catch_warnings(action="error"):
-        assert choose("auto", x, {"reference": len}) is len
+        assert choose("auto", x, BLOCKS, {"reference": len}) is len
 
 
 def test_auto_falls_back_without_a_word_on_another_device(no_library):
-    assert choose("auto", ELSEWHERE, BOTH) is len
+    assert choose("auto", ELSEWHERE, BLOCKS, BOTH) is len
 
 
 def test_auto_says_once_that_there_is_no_library(no_library):
     with pytest.warns(UserWarning, match="without its fast CPU kernels.*C\\+\\+ comp"):
-        assert choose("auto", ON_CPU, BOTH) is len
-    assert choose("auto", ON_CPU, BOTH) is len  # a second warning would be an error
+        assert choose("auto", ON_CPU, BLOCKS, BOTH) is len
+    assert (
+        choose("auto", ON_CPU, BLOCKS, BOTH) is len
+    )  # a second warning would be an error
 
 
 def test_a_named_backend_is_that_one(kernel):
-    assert choose("cpu", ON_CPU, BOTH) is abs
-    assert choose("reference", ON_CPU, BOTH) is len
+    assert choose("cpu", ON_CPU, BLOCKS, BOTH) is abs
+    assert choose("reference", ON_CPU, BLOCKS, BOTH) is len
 
 
 def test_the_kernel_is_refused_without_a_library(no_library):
     with pytest.raises(ValueError, match=r"backend='cpu' .*install a C\+\+ compiler"):
-        choose("cpu", ON_CPU, BOTH)
+        choose("cpu", ON_CPU, BLOCKS, BOTH)
 
 
 def test_the_kernel_is_refused_on_another_device():
     with pytest.raises(ValueError, match="backend='cpu' needs CPU tensors, got meta"):
-        choose("cpu", ELSEWHERE, BOTH)
+        choose("cpu", ELSEWHERE, BLOCKS, BOTH)
 
 
 def test_a_backend_that_the_op_lacks_is_refused():
     with pytest.raises(ValueError, match=r"backend='cpu' .*; use 'reference'"):
-        choose("cpu", ON_CPU, {"reference": len})
+        choose("cpu", ON_CPU, BLOCKS, {"reference": len})
 
 
 @pytest.mark.parametrize("name", ["cuda", None, ["reference"]])
 def test_unknown_backend_lists_the_names(name):
-    with pytest.raises(ValueError, match="must be one of 'auto', 'cpu', 'reference'"):
-        choose(name, ON_CPU, BOTH)
+    with pytest.raises(ValueError, match="must be one of 'auto', 'cpu', 'triton', "):
+        choose(name, ON_CPU, BLOCKS, BOTH)
 
 
 @pytest.mark.parametrize("cell", CELLS)

@@ -81,7 +81,7 @@ def check_registration(variant, K, outputs):
     wanted = [name in layer.tensors for name in NAMES]
     tensors, how = arguments[:8], arguments[8:12]
     torch.library.opcheck(
-        scan_backward, (*grads, *tensors, checkpoints, p, *how, wanted)
+        scan_backward, (*grads, *tensors, None, checkpoints, p, *how, wanted)
     )
 
 
