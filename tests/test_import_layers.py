@@ -37,7 +37,7 @@ ONLY_HERE = {
     "estimators/_training.py": {"skorch", "tqdm"},
     # devices, threads, backends, compiled libraries
     "utils/_show_versions.py": {"torch", ".ops", ".kernels"},
-    # kernels are decorated when their file is read; nobody reads it who does not need it
+    # its functions are decorated when their files are read
     "kernels/triton/": {"triton"},
 }
 
