@@ -87,14 +87,18 @@ def main():
 
 
 def stored():
-    """The written table: a dict of Kernel to Usage."""
-    rows = json.loads(RESULT.read_text(encoding="utf-8"))["kernels"]
-    return {
-        Kernel(*(row[name] for name in Kernel._fields)): Usage(
-            *(row[name] for name in Usage._fields)
-        )
-        for row in rows
-    }
+    """Read the table: the version of triton, and a dict of Kernel to Usage."""
+    result = json.loads(RESULT.read_text(encoding="utf-8"))
+    rows = [list(row.values()) for row in result["kernels"]]
+    n = len(Kernel._fields)
+    return result["triton"], {Kernel(*row[:n]): Usage(*row[n:]) for row in rows}
+
+
+def has_room(kernel):
+    """Whether the weights and their gradients leave registers for anything else."""
+    _, R = CELLS[kernel.cell, kernel.option]
+    words = 2 if kernel.dtype == "float64" else 1
+    return R * kernel.d_s**2 * words <= 64
 
 
 @cache

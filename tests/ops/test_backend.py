@@ -1,12 +1,15 @@
 """Which implementation runs."""
 
+import sys
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from skpararnn.cells import CELLS
 from skpararnn.kernels import cpu
+from skpararnn.ops import _backend
 from skpararnn.ops._backend import choose
 
 from .layers import VARIANTS, Layer
@@ -15,6 +18,8 @@ ON_CPU = torch.zeros(1, 1, 1)
 ELSEWHERE = ON_CPU.to("meta")
 BLOCKS = torch.zeros(1, 1, 2, 2)
 BOTH = {"cpu": abs, "reference": len}
+ON_CUDA = SimpleNamespace(device=torch.device("cuda:0"))  # choose() looks at no more
+ALL = {"cpu": abs, "triton": max, "reference": len}
 
 
 @pytest.fixture
@@ -66,6 +71,51 @@ def test_the_kernel_is_refused_on_another_device():
 def test_a_backend_that_the_op_lacks_is_refused():
     with pytest.raises(ValueError, match=r"backend='cpu' .*; use 'reference'"):
         choose("cpu", ON_CPU, BLOCKS, {"reference": len})
+
+
+@pytest.fixture
+def triton(monkeypatch):
+    """As it is on a machine with a GPU, for blocks of at most 8 units."""
+    kernels = SimpleNamespace(
+        MOST_WEIGHTS=64, kernel_for=lambda R, d_s: R * d_s**2 <= 64 or None
+    )
+    monkeypatch.setattr(_backend, "_find_triton", lambda: (kernels, None))
+
+
+def test_auto_takes_triton_on_cuda(triton):
+    assert choose("auto", ON_CUDA, BLOCKS, ALL) is max
+    assert choose("triton", ON_CUDA, BLOCKS, ALL) is max
+    assert choose("reference", ON_CUDA, BLOCKS, ALL) is len
+
+
+def test_triton_is_refused_on_another_device(triton):
+    with pytest.raises(ValueError, match="'triton' needs CUDA tensors, got cpu"):
+        choose("triton", ON_CPU, BLOCKS, ALL)
+
+
+@pytest.mark.parametrize(("R", "most"), [(1, 8), (3, 4), (4, 4)])
+def test_triton_is_refused_for_larger_blocks(R, most, triton):
+    large = torch.zeros(R, 1, most + 1, most + 1)
+    refusal = f"'triton' runs up to {most} units a block with {R} rec.*d_s={most + 1}"
+    with pytest.raises(ValueError, match=refusal):
+        choose("triton", ON_CUDA, large, ALL)
+    assert choose("auto", ON_CUDA, large, ALL) is len
+
+
+def test_without_triton_cuda_runs_the_reference(monkeypatch):
+    monkeypatch.delitem(sys.modules, "skpararnn.kernels.triton", raising=False)
+    monkeypatch.setitem(sys.modules, "triton", None)
+    monkeypatch.setattr(_backend, "_find_triton", _backend._find_triton.__wrapped__)
+    with pytest.raises(ValueError, match="needs triton, which comes with torch on Li"):
+        choose("triton", ON_CUDA, BLOCKS, ALL)
+    assert choose("auto", ON_CUDA, BLOCKS, ALL) is len
+
+
+def test_transforms_on_cuda_are_left_to_the_reference(triton, monkeypatch):
+    monkeypatch.setattr(_backend, "_is_transformed", lambda: True)
+    with pytest.raises(ValueError, match=r"'triton' has no torch\.func transforms"):
+        choose("triton", ON_CUDA, BLOCKS, ALL)
+    assert choose("auto", ON_CUDA, BLOCKS, ALL) is len
 
 
 @pytest.mark.parametrize("name", ["cuda", None, ["reference"]])

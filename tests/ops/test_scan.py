@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 from tolerances import assert_close
+from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from skpararnn.nets import RecurrentNet
 from skpararnn.ops import _scan_cpu, rnn
+from skpararnn.ops._scan import _run_in_float32
 
 from .layers import VARIANTS, Layer, variant_id
 
@@ -202,6 +204,32 @@ def test_compiled_op_refuses_lengths_outside_the_sequence():
     run(lengths=torch.tensor([5, 1, 0]))
     with pytest.raises(ValueError, match=r"T=5 steps, lengths\[1\] is 6"):
         run(lengths=torch.tensor([5, 6, 1]))
+
+
+@variants
+@pytest.mark.parametrize("outputs", ["all", "last", "mean"])
+def test_fake_tensors_have_the_shapes_of_their_device(variant, outputs):
+    """What is kept for backward is the device's own; no GPU is needed to say what."""
+    layer = layer_of(variant, K=20)
+    with FakeTensorMode():
+        arguments = [
+            torch.empty(a.shape, device="cuda") if isinstance(a, torch.Tensor) else a
+            for a in arguments_of(layer, outputs)
+        ]
+        *_, checkpoints, p = scan(*arguments)
+    n_states = len(layer.spec.states) - (outputs == "all")
+    expected = (n_states, layer.N, layer.T, layer.d) if n_states else (0,)
+    assert checkpoints.shape == expected
+    assert (p.numel() == 0) == (layer.cell == "rnn")
+
+
+def test_autocast_widens_what_the_operator_gets():
+    """On CUDA; the function that is registered for it needs none."""
+    x = torch.ones(3, 5, 2).bfloat16()
+    weights = torch.ones(1, 6, 2), torch.zeros(1, 3, 2, 2), torch.zeros(1, 6).half()
+    options = "rnn", "tanh", False, "all", False
+    h, *_ = _run_in_float32(scan, x, *weights, None, None, None, None, *options)
+    assert h.dtype == torch.float32
 
 
 # -- what it returns and keeps ---------------------------------------------------------

@@ -41,8 +41,8 @@ variants = one_a_cell(VARIANTS)
 # and blocks that need two; T below, at and beside the ends of a chunk of steps.
 CHOICES = {
     "d_s": [1, 2, 3, 4],
-    "K": [1, 5, 33],
-    "N": [1, 2, 7],
+    "K": [1, 5, 17],
+    "N": [1, 2, 5],
     "T": [1, 2, 8, 9, 17],
     "dtype": [torch.float32, torch.float64],
     "outputs": ["all", "last", "mean"],
@@ -167,7 +167,7 @@ def test_half_the_digits_are_stored_but_not_computed_with(variant):
     assert {t.dtype for t in (h, *grads) if t is not None} == {HALF}
     layer.tensors = {name: tensor.double() for name, tensor in layer.tensors.items()}
     truth, _ = layer.run(backend="reference")
-    assert (h - truth).abs().max() < 2**-7
+    assert (h - truth).abs().max() < 2**-7 * truth.abs().max()
 
 
 # -- the operator ----------------------------------------------------------------------
