@@ -301,7 +301,7 @@ class ParaRNNClassifier(ParaRNNFamily, SequenceClassifier):
         torch finds it.
     dtype : {"float32", "float64"}, default="float32"
         Precision.
-    backend : {"auto", "cpu", "reference"}, default="auto"
+    backend : {"auto", "cpu", "triton", "reference"}, default="auto"
         Which implementation runs the loop over time, see `skpararnn.ops`.
     callbacks : list or None, default=None
         skorch callbacks, instances or (name, instance) pairs. They are copied; look at
@@ -486,7 +486,7 @@ class LRUClassifier(LRUFamily, SequenceClassifier):
         torch finds it.
     dtype : {"float32", "float64"}, default="float32"
         Precision.
-    backend : {"auto", "cpu", "reference"}, default="auto"
+    backend : {"auto", "cpu", "triton", "reference"}, default="auto"
         Which implementation runs the loop over time, see `skpararnn.ops`.
     callbacks : list or None, default=None
         skorch callbacks, instances or (name, instance) pairs. They are copied; look at

@@ -239,7 +239,7 @@ class ParaRNNRegressor(ParaRNNFamily, SequenceRegressor):
         torch finds it.
     dtype : {"float32", "float64"}, default="float32"
         Precision.
-    backend : {"auto", "cpu", "reference"}, default="auto"
+    backend : {"auto", "cpu", "triton", "reference"}, default="auto"
         Which implementation runs the loop over time, see `skpararnn.ops`.
     callbacks : list or None, default=None
         skorch callbacks, instances or (name, instance) pairs. They are copied; look at
@@ -425,7 +425,7 @@ class LRURegressor(LRUFamily, SequenceRegressor):
         torch finds it.
     dtype : {"float32", "float64"}, default="float32"
         Precision.
-    backend : {"auto", "cpu", "reference"}, default="auto"
+    backend : {"auto", "cpu", "triton", "reference"}, default="auto"
         Which implementation runs the loop over time, see `skpararnn.ops`.
     callbacks : list or None, default=None
         skorch callbacks, instances or (name, instance) pairs. They are copied; look at

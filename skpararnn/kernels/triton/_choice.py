@@ -33,7 +33,7 @@ def _version_refusal(version):
     if numbers >= OLDEST_TRITON:
         return None
     oldest = ".".join(map(str, OLDEST_TRITON))
-    return f"needs triton {oldest} or newer, which torch 2.8 brings; {version} is installed"
+    return f"needs triton {oldest}, which torch 2.8 brings; {version} is installed"
 
 
 def _device_refusal():

@@ -9,23 +9,22 @@ import triton.language as tl
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 
-# Beyond them sigmoid and tanh no longer change, and exp2 is still finite.
-BOUND_32 = tl.constexpr(60.0)
-BOUND_64 = tl.constexpr(350.0)
+# Exponents beyond which sigmoid and tanh no longer change, while exp2 is still finite.
+BOUND_32 = tl.constexpr(120.0)
+BOUND_64 = tl.constexpr(1000.0)
 
 
 @triton.jit
-def exp_minus(x):
-    """exp(-x), for -x up to the bound."""
+def bounded_exp2(x):
+    """exp2(x) up to the bound."""
     bound = BOUND_64 if x.dtype == tl.float64 else BOUND_32
-    x = tl.maximum(x, -bound, propagate_nan=tl.PropagateNan.ALL)
-    return tl.exp2(x * -LOG2_E)
+    return tl.exp2(tl.minimum(x, bound, propagate_nan=tl.PropagateNan.ALL))
 
 
 @triton.jit
 def sigmoid(x):
     """1 / (1 + exp(-x))."""
-    return 1.0 / (1.0 + exp_minus(x))
+    return 1.0 / (1.0 + bounded_exp2(x * -LOG2_E))
 
 
 @triton.jit
@@ -35,4 +34,4 @@ def tanh(x):
     The quotient of polynomials in the CPU kernel keeps the digits of a small x too, but
     has three times as many operations, and here each of them is waited for.
     """
-    return 2.0 / (1.0 + exp_minus(2.0 * x)) - 1.0
+    return 2.0 / (1.0 + bounded_exp2(x * (-2.0 * LOG2_E))) - 1.0
