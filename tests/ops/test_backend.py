@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from skpararnn import kernels
 from skpararnn.cells import CELLS
 from skpararnn.kernels import cpu
 from skpararnn.ops import _backend
@@ -76,10 +77,10 @@ def test_a_backend_that_the_op_lacks_is_refused():
 @pytest.fixture
 def triton(monkeypatch):
     """As it is on a machine with a GPU, for blocks of at most 8 units."""
-    kernels = SimpleNamespace(
+    stub = SimpleNamespace(
         MOST_WEIGHTS=64, kernel_for=lambda R, d_s: R * d_s**2 <= 64 or None
     )
-    monkeypatch.setattr(_backend, "_find_triton", lambda: (kernels, None))
+    monkeypatch.setattr(_backend, "_find_triton", lambda: (stub, None))
 
 
 def test_auto_takes_triton_on_cuda(triton):
@@ -103,8 +104,8 @@ def test_triton_is_refused_for_larger_blocks(R, most, triton):
 
 
 def test_without_triton_cuda_runs_the_reference(monkeypatch):
-    monkeypatch.delitem(sys.modules, "skpararnn.kernels.triton", raising=False)
-    monkeypatch.setitem(sys.modules, "triton", None)
+    monkeypatch.setitem(sys.modules, "skpararnn.kernels.triton", None)
+    monkeypatch.delattr(kernels, "triton", raising=False)
     monkeypatch.setattr(_backend, "_find_triton", _backend._find_triton.__wrapped__)
     with pytest.raises(ValueError, match="needs triton, which comes with torch on Li"):
         choose("triton", ON_CUDA, BLOCKS, ALL)

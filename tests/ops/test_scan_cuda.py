@@ -42,7 +42,7 @@ variants = one_a_cell(VARIANTS)
 CHOICES = {
     "d_s": [1, 2, 3, 4],
     "K": [1, 5, 17],
-    "N": [1, 2, 5],
+    "N": [1, 2, 4],
     "T": [1, 2, 8, 9, 17],
     "dtype": [torch.float32, torch.float64],
     "outputs": ["all", "last", "mean"],

@@ -5,12 +5,13 @@ states of the block, its recurrent weights and their gradients stay in registers
 never speak to each other inside the loop, so there is no shared memory and no barrier,
 and the order of every sum is fixed.
 
-Time is walked in chunks of U steps. What the next chunk reads is loaded before this one
-is computed, so that memory answers meanwhile. The chunks in which every lane has steps
-to do need no masks; what is left is walked in a second pass, with masks.
+Time is walked in chunks of CHUNK steps. What the next chunk reads is loaded before this
+one is computed, so that memory answers meanwhile. Chunks of steps that every lane has
+need no masks; what is left is walked by a second loop, step by step, with masks.
 
-Arrays are contiguous. An array that is not there is None, and the compiler leaves out
-what would touch it. Numbers are kept as STATE, whatever the arrays hold.
+The letters are those of doc/backward.rst; a step's units and gates are in tuples, as in
+_cells.py. Arrays are contiguous. One that is not there is None, and the compiler leaves
+out what would touch it. Numbers are STATE in registers, whatever the arrays hold.
 """
 
 import triton
@@ -56,10 +57,9 @@ def select(mask, new, old):
 
 @triton.jit
 def add(a, b):
-    """The sum, or a where the other is not there."""
     total = ()
     for u in tl.static_range(len(a)):
-        total += (a[u] + b[u] if len(b) > 0 else a[u],)
+        total += (a[u] + b[u],)
     return total
 
 
@@ -124,24 +124,24 @@ def load_or_zeros(array, STATE: tl.constexpr, DS: tl.constexpr, LANES: tl.conste
 
 @triton.jit
 def load_inputs(
-    p, x, d, mask, STATE: tl.constexpr, GATES: tl.constexpr, DS: tl.constexpr
+    p, x, d, away, mask, STATE: tl.constexpr, GATES: tl.constexpr, DS: tl.constexpr
 ):
-    """Of one step: a highway's candidate x, then p gate by gate."""
-    inputs = load_units(x, mask, STATE, DS)
+    """A step's candidate x, if it is a highway's, and then its p, gate by gate."""
+    inputs = load_units(shifted(x, away), mask, STATE, DS)
     if p is not None:
         for gate in tl.static_range(GATES):
-            inputs += load_units(p + gate * d, mask, STATE, DS)
+            inputs += load_units(p + away * GATES + gate * d, mask, STATE, DS)
     return inputs
 
 
 @triton.jit
-def store_inputs(dp, dx, d, delta, mask, GATES: tl.constexpr, DS: tl.constexpr):
-    """Of one step: the gradients of what `load_inputs` reads, in its order."""
+def store_deltas(dp, dx, d, away, delta, mask, GATES: tl.constexpr, DS: tl.constexpr):
+    """The gradients of what `load_inputs` reads of a step."""
     if dx is not None:
-        store_units(dx, delta, mask, DS)
+        store_units(dx + away, delta, mask, DS)
         delta = delta[DS:]
     for gate in tl.static_range(GATES):
-        store_units(dp + gate * d, delta[gate * DS :], mask, DS)
+        store_units(dp + away * GATES + gate * d, delta[gate * DS :], mask, DS)
 
 
 @triton.jit
@@ -166,14 +166,6 @@ def store_blocks(DW, dw, n, k, K, PRODUCTS: tl.constexpr, DS: tl.constexpr):
 
 
 @triton.jit
-def forward_inputs(
-    p, x, d, away, mask, STATE: tl.constexpr, GATES: tl.constexpr, DS: tl.constexpr
-):
-    """What the cell reads at the step so far from the first one."""
-    return load_inputs(p + away * GATES, shifted(x, away), d, mask, STATE, GATES, DS)
-
-
-@triton.jit
 def forward_chunk(
     p,
     x,
@@ -190,7 +182,7 @@ def forward_chunk(
     chunk = ()
     for u in tl.static_range(CHUNK):
         away = (s + u) * direction
-        inputs = forward_inputs(p, x, d, away, mask, STATE, GATES, DS)
+        inputs = load_inputs(p, x, d, away, mask, STATE, GATES, DS)
         chunk += (inputs,)
     return chunk
 
@@ -239,8 +231,11 @@ def scan_forward(
 
     first = n * T + REVERSE * (steps - 1)
     direction = ((1 - 2 * REVERSE) * d).to(tl.int64)
-    p, x = P + first * (GATES * d) + unit, shifted(X, first * d + unit)
-    h_out, c_out = shifted(H, first * d + unit), shifted(C, first * d + unit)
+    at = first * d + unit
+    p = P + first * (GATES * d) + unit
+    x = shifted(X, at)
+    h_out = shifted(H, at)
+    c_out = shifted(C, at)
 
     whole = fewest // CHUNK * CHUNK
     ahead = forward_chunk(p, x, d, direction, 0, whole > 0, STATE, GATES, DS, CHUNK)
@@ -251,16 +246,18 @@ def scan_forward(
         ahead = forward_chunk(p, x, d, direction, after, None, STATE, GATES, DS, CHUNK)
         for u in tl.static_range(CHUNK):
             h, c = CELL(now[u], h, c, w, b_q, OPTION, DS)
-            total = add(total, h)
+            if MEAN is not None:
+                total = add(total, h)
             away = (s + u) * direction
             store_units(shifted(h_out, away), h, None, DS)
             store_units(shifted(c_out, away), c, None, DS)
 
     for s in range(whole, most):
         there, away = s < steps, s * direction
-        inputs = forward_inputs(p, x, d, away, there, STATE, GATES, DS)
+        inputs = load_inputs(p, x, d, away, there, STATE, GATES, DS)
         h_new, c_new = CELL(inputs, h, c, w, b_q, OPTION, DS)
-        total = select(there, add(total, h_new), total)
+        if MEAN is not None:
+            total = select(there, add(total, h_new), total)
         h, c = select(there, h_new, h), select(there, c_new, c)
         store_units(shifted(h_out, away), h, there, DS)
         store_units(shifted(c_out, away), c, there, DS)
@@ -304,8 +301,7 @@ def backward_chunk(
     chunk = ()
     for u in tl.static_range(CHUNK):
         away = (r + u) * direction
-        at_p, at_x = shifted(p, away * GATES), shifted(x, away)
-        inputs = load_inputs(at_p, at_x, d, mask, STATE, GATES, DS)
+        inputs = load_inputs(p, x, d, away, mask, STATE, GATES, DS)
         h_before = load_units(shifted(h, away + direction), mask, STATE, DS)
         c_before = load_units(shifted(c, away + direction), mask, STATE, DS)
         D = load_units(shifted(dh, away), mask, STATE, DS)
@@ -381,9 +377,13 @@ def scan_backward(
     last = n * T + (1 - REVERSE) * (steps - 1)
     at = last * d + unit
     direction = ((2 * REVERSE - 1) * d).to(tl.int64)
-    p, dp = shifted(P, last * (GATES * d) + unit), DP + last * (GATES * d) + unit
-    x, dx, dh = shifted(X, at), shifted(DX, at), shifted(DH, at)
-    h_in, c_in = shifted(H, at), shifted(C, at)
+    p = shifted(P, last * (GATES * d) + unit)
+    dp = DP + last * (GATES * d) + unit
+    x = shifted(X, at)
+    dx = shifted(DX, at)
+    dh = shifted(DH, at)
+    h_in = shifted(H, at)
+    c_in = shifted(C, at)
     h = load_units(h_in, steps > 0, STATE, DS)
     c = load_units(c_in, steps > 0, STATE, DS)
 
@@ -400,26 +400,33 @@ def scan_backward(
         )
         for u in tl.static_range(CHUNK):
             inputs, h_before, c_before, D = now[u]
-            H_t = add(add(H_t, D), share)  # (29)
+            if DH is not None:
+                H_t = add(H_t, D)  # (29)
+            if DMEAN is not None:
+                H_t = add(H_t, share)  # (29)
             H_t, C_t, delta, recurrent, read = CELL(
                 H_t, C_t, inputs, h_before, c_before, h, c, w, b_q, OPTION, DS
             )
             h, c = h_before, c_before
             dw = outer(dw, recurrent, read, DS)
-            db_q = add(db_q, recurrent[2 * DS :])  # (19)
+            if DBIAS_Q is not None:
+                db_q = add(db_q, recurrent[2 * DS :])  # (19)
             away = (r + u) * direction
-            at_dp, at_dx = dp + away * GATES, shifted(dx, away)
-            store_inputs(at_dp, at_dx, d, delta, None, GATES, DS)
+            store_deltas(dp, dx, d, away, delta, None, GATES, DS)
 
     for r in range(whole, most):
         there, is_first, away = r < steps, r + 1 == steps, r * direction
-        at_p, at_x = shifted(p, away * GATES), shifted(x, away)
-        inputs = load_inputs(at_p, at_x, d, there, STATE, GATES, DS)
-        h_at, c_at = shifted(h_in, away + direction), shifted(c_in, away + direction)
+        inputs = load_inputs(p, x, d, away, there, STATE, GATES, DS)
+        h_at = shifted(h_in, away + direction)
+        c_at = shifted(c_in, away + direction)
         h_before = load_before(h_at, shifted(H0, row), there, is_first, STATE, DS)
         c_before = load_before(c_at, shifted(C0, row), there, is_first, STATE, DS)
         D = load_units(shifted(dh, away), there, STATE, DS)
-        H_all = add(add(H_t, D), share)  # (29)
+        H_all = H_t
+        if DH is not None:
+            H_all = add(H_all, D)  # (29)
+        if DMEAN is not None:
+            H_all = add(H_all, share)  # (29)
         H_new, C_new, delta, recurrent, read = CELL(
             H_all, C_t, inputs, h_before, c_before, h, c, w, b_q, OPTION, DS
         )
@@ -427,9 +434,9 @@ def scan_backward(
         h, c = select(there, h_before, h), select(there, c_before, c)
         recurrent = select(there, recurrent, zeros(PRODUCTS * DS, STATE, LANES))
         dw = outer(dw, recurrent, read, DS)
-        db_q = add(db_q, recurrent[2 * DS :])  # (19)
-        at_dp, at_dx = dp + away * GATES, shifted(dx, away)
-        store_inputs(at_dp, at_dx, d, delta, there, GATES, DS)
+        if DBIAS_Q is not None:
+            db_q = add(db_q, recurrent[2 * DS :])  # (19)
+        store_deltas(dp, dx, d, away, delta, there, GATES, DS)
 
     store_units(DH0 + row, H_t, None, DS)  # (31)
     store_units(shifted(DC0, row), C_t, None, DS)
