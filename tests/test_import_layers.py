@@ -32,12 +32,17 @@ LAYERS = {
     ".utils": {".", "numpy", "scipy", "pandas", "sklearn"},
 }
 
-# file: what it alone may import beyond its layer
+# file or folder: what it alone may import beyond its layer
 ONLY_HERE = {
     "estimators/_training.py": {"skorch", "tqdm"},
     # devices, threads, backends, compiled libraries
     "utils/_show_versions.py": {"torch", ".ops", ".kernels"},
+    # its functions are decorated when their files are read
+    "kernels/triton/": {"triton"},
 }
+
+# folders that need an extra: imported only inside the function in need
+LAZY = {"skpararnn.kernels.triton"}
 
 # extras and what is missing on some platforms: only inside the function in need
 OPTIONAL = {"matplotlib", "triton", "skops"}
@@ -94,12 +99,18 @@ def package_of(name):
 def complaints(name, source):
     """What a file imports against the table, one sentence each."""
     layer = layer_of(package_of(name))
-    allowed = {layer} | LAYERS[layer] | ONLY_HERE.get(name, set())
+    own = {
+        library
+        for place in ONLY_HERE
+        if name.startswith(place)
+        for library in ONLY_HERE[place]
+    }
+    allowed = {layer} | LAYERS[layer] | own
     for module, line, inside_function in imports_of(source, package_of(name)):
         library = module.split(".")[0]
         imported = layer_of(module) if library == "skpararnn" else library
         where = f"{name}:{line}: {layer} imports {module}"
-        if imported in OPTIONAL:
+        if module in LAZY or imported in OPTIONAL - own:
             if not inside_function:
                 yield f"{where} outside a function, but it may not be installed"
         elif imported not in allowed | sys.stdlib_module_names:
@@ -159,6 +170,9 @@ def test_file_imports_downward_only(name):
         ("kernels/cpu/_x.py", "from ...ops import rnn", "imports skpararnn.ops, which"),
         ("utils/_x.py", "from ..kernels import cpu", "skpararnn.kernels.cpu, which"),
         ("utils/_x.py", "import matplotlib.pyplot", "outside a function"),
+        ("kernels/cpu/_x.py", "import triton", "outside a function"),
+        ("kernels/triton/_x.py", "import torch", ".kernels imports torch, which"),
+        ("ops/_x.py", "from ..kernels import triton", "outside a function"),
     ],
 )
 def test_a_wrong_import_is_found(name, source, complaint):
@@ -174,6 +188,8 @@ def test_a_wrong_import_is_found(name, source, complaint):
         ("ops/_x.py", "from ..kernels import cpu"),
         ("preprocessing/_x.py", "from ..utils._sequences import check_sequences"),
         ("utils/_x.py", "def f():\n    import matplotlib"),
+        ("kernels/triton/_x.py", "import triton.language as tl\nfrom ._y import f"),
+        ("ops/_x.py", "def f():\n    from ..kernels import triton"),
     ],
 )
 def test_a_right_import_is_let_through(name, source):

@@ -198,7 +198,8 @@ def _check_lengths(lengths, x):
         raise TypeError(f"lengths must be integers; got {lengths.dtype}")
     if lengths.shape != (N,):
         raise ValueError(f"x has N={N}, lengths has shape {tuple(lengths.shape)}")
-    if not torch.compiler.is_compiling():  # then only the kernel sees numbers
+    # compiled code has no numbers yet, and to read a device means to wait for it
+    if lengths.device.type == "cpu" and not torch.compiler.is_compiling():
         check_lengths_fit(lengths, T)
     return lengths.to(x.device, torch.int64)
 

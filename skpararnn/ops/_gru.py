@@ -106,7 +106,8 @@ def gru(
             raise ValueError("bias_q needs reset_after=True; got reset_after=False")
     kernel = partial(scan, cell="gru", option="after" if reset_after else "before")
     reference = partial(_reference, reset_after=reset_after)
-    run = choose(backend, x, {"cpu": kernel, "reference": reference})
+    implementations = {"cpu": kernel, "triton": kernel, "reference": reference}
+    run = choose(backend, x, weight_h, implementations)
     h, (h_last,) = run(x, weight_x, weight_h, bias, loop, bias_q=bias_q)
     return h, h_last
 

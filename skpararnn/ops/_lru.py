@@ -101,7 +101,8 @@ def lru(
         )
     kernel = partial(scan, cell="lru", option=candidate)
     reference = partial(_reference, candidate=candidate)
-    run = choose(backend, x, {"cpu": kernel, "reference": reference})
+    implementations = {"cpu": kernel, "triton": kernel, "reference": reference}
+    run = choose(backend, x, weight_h, implementations)
     h, (h_last,) = run(x, weight_x, weight_h, bias, loop)
     return h, h_last
 

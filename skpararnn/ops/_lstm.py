@@ -89,7 +89,8 @@ def lstm(
         outputs=outputs,
     )
     kernel = partial(scan, cell="lstm")
-    run = choose(backend, x, {"cpu": kernel, "reference": _reference})
+    implementations = {"cpu": kernel, "triton": kernel, "reference": _reference}
+    run = choose(backend, x, weight_h, implementations)
     return run(x, weight_x, weight_h, bias, loop)
 
 

@@ -58,13 +58,15 @@ def rnn(
     lengths : integer tensor of shape (N,), optional
         Row n has ``lengths[n]`` real steps and padding after them, 0 to T; all steps
         are real by default. What stands at padded steps, NaN included, has no
-        influence; a row of length 0 keeps its first state.
+        influence; a row of length 0 keeps its first state. Lengths on a CUDA device
+        are not checked, which would mean to wait for it, but cut to 0 and T.
     reverse : bool, default=False
         Run from the last real step to the first.
     outputs : {"all", "last", "mean"}, default="all"
         What to return as `h`; states that are not asked for are not stored.
-    backend : {"auto", "cpu", "reference"}, default="auto"
-        Which implementation runs. "cpu": the fast kernel, for CPU tensors. "reference":
+    backend : {"auto", "cpu", "triton", "reference"}, default="auto"
+        Which implementation runs. "cpu": the fast kernel, for CPU tensors. "triton":
+        that for CUDA tensors, with blocks of up to 8 units (lstm, gru: 4). "reference":
         plain torch, on every device and many times differentiable. "auto" picks the
         fastest that can run.
 
@@ -88,10 +90,14 @@ def rnn(
 
     Notes
     -----
-    Everything is differentiable, by ``backend="cpu"`` once. Memory for the backward
+    Everything is differentiable, by "cpu" and "triton" once. Memory for the backward
     pass is linear in T; "cpu" keeps one state in 32 (gated cells: in 16) and computes
     the others anew. Of more than 32 features it also keeps their part of the
-    pre-activations, d numbers a step and gate.
+    pre-activations, d numbers a step and gate. "triton" keeps all states, and of gated
+    cells the pre-activations.
+
+    "triton" compiles when a cell, block size or kind of output is new, which takes
+    seconds and is kept on disk; N, T and K are not compiled for.
 
     Source: Cai, Li, Huang and Li, "ParaRNN" (arXiv 2605.02692), equation 3.
 
@@ -122,7 +128,8 @@ def rnn(
     check_choice("activation", activation, ACTIVATIONS)
     kernel = partial(scan, cell="rnn", option=activation)
     reference = partial(_reference, activation=activation)
-    run = choose(backend, x, {"cpu": kernel, "reference": reference})
+    implementations = {"cpu": kernel, "triton": kernel, "reference": reference}
+    run = choose(backend, x, weight_h, implementations)
     h, (h_last,) = run(x, weight_x, weight_h, bias, loop)
     return h, h_last
 

@@ -2,15 +2,21 @@
 
 ``torch.ops.skpararnn.scan`` runs one layer of any cell, ``scan_backward`` returns its
 gradients. They are registered with torch, so that ``torch.compile`` sees two operators
-and leaves their insides alone. A device's implementation is two functions with the
-operators' arguments that return None where the operators return an empty tensor; that
-of the CPU is in ``_scan_cpu.py``.
+and leaves their insides alone. A device's implementation is a module: ``forward`` and
+``backward`` with the operators' arguments, which return None where the operators
+return an empty tensor; ``empty_outputs``, the tensors that forward returns, of which
+those for backward are the device's own; and ``KEEPS_H``, whether backward wants h back.
 """
+
+from functools import partial
 
 import torch
 
-from . import _scan_cpu
+from . import _scan_cpu, _scan_cuda
 from ._scan_checks import check_backward, check_forward
+from ._scan_parts import How, empty_gradients
+
+DEVICES = {"cpu": _scan_cpu, "cuda": _scan_cuda}
 
 _TENSORS = (
     "Tensor x, Tensor weight_x, Tensor weight_h, Tensor bias, "
@@ -21,12 +27,13 @@ _SCHEMAS = [
     f"scan({_TENSORS}, {_OPTIONS}, bool save)"
     " -> (Tensor h, Tensor h_last, Tensor c_last, Tensor checkpoints, Tensor p)",
     "scan_backward(Tensor? dh, Tensor? dh_last, Tensor? dc_last, "
-    f"{_TENSORS}, Tensor checkpoints, Tensor p, {_OPTIONS}, bool[] wanted)"
+    f"{_TENSORS}, Tensor? h, Tensor checkpoints, Tensor p, {_OPTIONS}, bool[] wanted)"
     " -> (Tensor dx, Tensor dweight_x, Tensor dweight_h, Tensor dbias, "
     "Tensor dbias_q, Tensor dh0, Tensor dc0)",
 ]
 N_GRADIENTS = 7
 NO_GRADIENTS = (None,) * 6  # of lengths, the options and save
+HALF = (torch.float16, torch.bfloat16)
 
 
 def scan(x, weight_x, weight_h, bias, loop, *, cell, option="", bias_q=None):
@@ -72,7 +79,12 @@ def _quickest_way(tensors, save):
     """
     if _is_watched(tensors):
         return torch.ops.skpararnn.scan.default
-    return _Scan.apply if save else _scan_cpu.forward
+    return _Scan.apply if save else _implementation(tensors[0]).forward
+
+
+def _implementation(x):
+    """Return the module for the device of x; fake tensors have a device too."""
+    return DEVICES.get(x.device.type, _scan_cpu)
 
 
 def _is_watched(tensors):
@@ -99,7 +111,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, *arguments):
-        filled = _scan_cpu.forward(*arguments)
+        filled = _implementation(arguments[0]).forward(*arguments)
         _keep(ctx, arguments, filled)
         return filled
 
@@ -107,16 +119,18 @@ class _Scan(torch.autograd.Function):
     def backward(ctx, *grads):
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return _backward(ctx, *grads)
-        return _gradients(_scan_cpu.backward, ctx, grads)
+        run = _implementation(ctx.saved_tensors[0]).backward
+        return _gradients(run, ctx, grads)
 
 
 def _keep(ctx, inputs, output):
     """Keep what backward reads."""
     *tensors, cell, option, reverse, outputs, save = inputs
-    kept = output[3:]  # checkpoints, p
+    h, _, _, *kept = output  # checkpoints, p
     ctx.mark_non_differentiable(*(tensor for tensor in kept if tensor is not None))
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*tensors, *kept)
+    keeps_h = outputs == "all" and _implementation(tensors[0]).KEEPS_H
+    ctx.save_for_backward(*tensors, h if keeps_h else None, *kept)
     ctx.how = cell, option, reverse, outputs
     ctx.has_checkpoints = save
 
@@ -145,33 +159,52 @@ def _no_second_derivatives(ctx, *grads):
 
 def _run_forward(*arguments):
     check_forward(*arguments[:-1])
-    return _complete(arguments[0], _scan_cpu.forward(*arguments))
+    x = arguments[0]
+    return _complete(x, _implementation(x).forward(*arguments))
 
 
 def _run_backward(*arguments):
     grads, tensors = arguments[:3], arguments[3:11]
-    kept, how, wanted = arguments[11:13], arguments[13:17], arguments[17]
+    kept, how, wanted = arguments[11:14], arguments[14:18], arguments[18]
     check_forward(*tensors, *how)
     check_backward(grads, tensors, kept, _shapes_of_kept(tensors, how), how, wanted)
-    return _complete(tensors[0], _scan_cpu.backward(*arguments))
+    x = tensors[0]
+    return _complete(x, _implementation(x).backward(*arguments))
 
 
 def _shapes_of_kept(tensors, how):
-    x, weight_x, *others = tensors
+    x, weight_x = tensors[:2]
+    device, how = _implementation(x), How(*how)
     x = torch.empty_like(x, device="meta")
-    _, _, _, *kept = _shapes_forward(x, weight_x, *others, *how, True)
-    return [tensor.shape for tensor in kept]
+    h, _, _, *kept = _complete(x, device.empty_outputs(x, weight_x, how, True))
+    keeps_h = how.outputs == "all" and device.KEEPS_H
+    return [h.shape if keeps_h else (0,), *(tensor.shape for tensor in kept)]
 
 
 def _shapes_forward(x, weight_x, *arguments):
     *_, save = arguments
-    how = _scan_cpu.How(*arguments[-5:-1])
-    return _complete(x, _scan_cpu.empty_outputs(x, weight_x, how, save))
+    how = How(*arguments[-5:-1])
+    return _complete(x, _implementation(x).empty_outputs(x, weight_x, how, save))
 
 
 def _shapes_backward(dh, dh_last, dc_last, *arguments):
     *tensors, wanted = arguments
-    return _complete(tensors[0], _scan_cpu.empty_gradients(tensors, wanted))
+    return _complete(tensors[0], empty_gradients(tensors, wanted))
+
+
+def _run_in_float32(run, *arguments):
+    """Run an operator under autocast: a long recurrence needs more digits than half.
+
+    ``torch.library.register_autocast`` is younger than the oldest torch we run on.
+    """
+    with torch.autocast("cuda", enabled=False):
+        return run(*map(_widened, arguments))
+
+
+def _widened(argument):
+    if isinstance(argument, torch.Tensor) and argument.dtype in HALF:
+        return argument.float()
+    return argument
 
 
 def _complete(x, tensors):
@@ -181,8 +214,12 @@ def _complete(x, tensors):
 _library = torch.library.Library("skpararnn", "DEF")
 for schema in _SCHEMAS:
     _library.define(schema, tags=torch.Tag.pt2_compliant_tag)
-_library.impl("scan", _run_forward, "CPU")
-_library.impl("scan_backward", _run_backward, "CPU")
+for key in ("CPU", "CUDA"):
+    _library.impl("scan", _run_forward, key)
+    _library.impl("scan_backward", _run_backward, key)
+for operator in ("scan", "scan_backward"):
+    run = getattr(torch.ops.skpararnn, operator).default
+    _library.impl(operator, partial(_run_in_float32, run), "AutocastCUDA")
 torch.library.register_fake("skpararnn::scan", _shapes_forward, lib=_library)
 torch.library.register_fake("skpararnn::scan_backward", _shapes_backward, lib=_library)
 torch.library.register_autograd(

@@ -5,12 +5,20 @@ forward hands the kernel p, the input part of the pre-activations, and backward 
 from it, from which follow the gradients of the input, its weights and the bias.
 """
 
-from typing import NamedTuple
-
 import torch
 
 from ..kernels import cpu
-from ._loop import blank_padding
+from ._scan_parts import (
+    How,
+    Inputs,
+    contiguous,
+    empty_gradients,
+    new_p,
+    of_read_rows,
+    project,
+    project_back,
+    readable,
+)
 
 # features up to which the kernel projects
 NARROW = 32
@@ -25,38 +33,15 @@ CHUNKS = {"rnn": 32, "lstm": 16, "gru": 16, "lru": 16}
 PIECE_BYTES, PIECE_ROWS = 2**25, 16
 
 
-class Inputs(NamedTuple):
-    """The tensors that both operators take, as the kernel reads them: contiguous."""
-
-    x: torch.Tensor  # (N, T, d_in)
-    weight_x: torch.Tensor  # (G, d, d_in), without the row of a highway's candidate
-    weight_h: torch.Tensor  # (R, K, d_s, d_s)
-    bias: torch.Tensor  # (G, d), as weight_x
-    bias_q: torch.Tensor | None  # (d,)
-    h0: torch.Tensor | None  # (N, d)
-    c0: torch.Tensor | None  # (N, d)
-    lengths: torch.Tensor | None  # (N,), int64
-
-
-class How(NamedTuple):
-    """The options that both operators take."""
-
-    cell: str
-    option: str
-    reverse: bool
-    outputs: str
-
-    @property
-    def highway(self):
-        """Whether x is the candidate; its row of weights and bias is not read."""
-        return self.option == "highway"
+# The kernel computes the states of a chunk anew, so the output is not needed again.
+KEEPS_H = False
 
 
 def forward(*arguments):
     """Return what ``scan`` returns, None for what is empty there."""
     tensors, how, save = arguments[:8], How(*arguments[8:12]), arguments[12]
     filled = empty_outputs(*tensors[:2], how, save)
-    inputs = _readable(tensors, how)
+    inputs = readable(tensors, how)
     if _is_wide(inputs.x):
         _forward_wide(inputs, filled, how)
     else:
@@ -66,15 +51,15 @@ def forward(*arguments):
 
 def backward(dh, dh_last, dc_last, *arguments):
     """Return what ``scan_backward`` returns, None for what is empty there."""
-    tensors, how, wanted = arguments[:8], How(*arguments[10:14]), arguments[14]
-    checkpoints, p = arguments[8:10]
+    tensors, how, wanted = arguments[:8], How(*arguments[11:15]), arguments[15]
+    _, checkpoints, p = arguments[8:11]
     grads = empty_gradients(tensors, wanted)
-    inputs = _readable(tensors, how)
-    given = [_contiguous(t) for t in (dh, dh_last, dc_last, checkpoints)]
+    inputs = readable(tensors, how)
+    given = [contiguous(t) for t in (dh, dh_last, dc_last, checkpoints)]
     if _is_wide(inputs.x):
-        _backward_wide(inputs, p, given, _of_read_rows(grads, how), how)
+        _backward_wide(inputs, p, given, of_read_rows(grads, how), how)
     else:
-        _backward(inputs, None, None, given, _of_read_rows(grads, how), how)
+        _backward(inputs, None, None, given, of_read_rows(grads, how), how)
     return grads
 
 
@@ -95,13 +80,6 @@ def empty_outputs(x, weight_x, how, save):
     return tuple(None if shape is None else x.new_empty(shape) for shape in shapes)
 
 
-def empty_gradients(tensors, wanted):
-    """Allocate what ``scan_backward`` returns."""
-    x, with_gradients = tensors[0], tensors[: len(wanted)]
-    pairs = zip(with_gradients, wanted, strict=True)
-    return tuple(x.new_empty(t.shape) if want else None for t, want in pairs)
-
-
 def _shape_of_p(x, weight_x, how):
     (N, T, _), (G, d, _) = x.shape, weight_x.shape
     return N, T, G - 1 if how.highway else G, d
@@ -109,33 +87,6 @@ def _shape_of_p(x, weight_x, how):
 
 def _is_wide(x):
     return x.shape[2] > NARROW
-
-
-def _readable(tensors, how):
-    inputs = Inputs(*map(_contiguous, tensors))
-    if not how.highway:
-        return inputs
-    return inputs._replace(weight_x=inputs.weight_x[1:], bias=inputs.bias[1:])
-
-
-def _contiguous(tensor):
-    return None if tensor is None else tensor.resolve_neg().contiguous()
-
-
-def _of_read_rows(grads, how):
-    """The gradients of what `_readable` left; those of the other rows are zero."""
-    if not how.highway:
-        return grads
-    dx, dweight_x, dweight_h, dbias, *others = grads
-    dweight_x, dbias = _without_first(dweight_x), _without_first(dbias)
-    return dx, dweight_x, dweight_h, dbias, *others
-
-
-def _without_first(grad):
-    if grad is None:
-        return None
-    grad[0] = 0.0
-    return grad[1:]
 
 
 # -- one call of the kernel ------------------------------------------------------------
@@ -160,7 +111,7 @@ def _describe(inputs, p, how):
     (N, T, d_in), (_, K, d_s, _) = inputs.x.shape, inputs.weight_h.shape
     return cpu.Scan(
         itemsize=inputs.x.element_size(),
-        cell=cpu.CELL_CODES[f"{how.cell}_{how.option}" if how.option else how.cell],
+        cell=cpu.CELL_CODES[how.code],
         K=K,
         d_s=d_s,
         d_in=d_in,
@@ -189,18 +140,15 @@ def _address(tensor):
 
 # -- a wide input, piece by piece ------------------------------------------------------
 
-# The products are written to `out` or in place: autocast, which would make them half as
-# wide as the kernel expects, leaves such calls alone.
-
 
 def _forward_wide(inputs, filled, how):
     *buffers, p = filled
     pieces = _pieces(inputs)
-    scratch = _new_p(inputs, pieces[0]) if p is None else None
+    scratch = new_p(inputs.x[pieces[0]], inputs.weight_x) if p is None else None
     for rows in pieces:
         some = _rows_of(inputs, rows)
         p_some = scratch[: len(some.x)] if p is None else p[rows]
-        _project(some, p_some)
+        project(some, p_some)
         _forward(some, p_some, [_take(buffer, rows) for buffer in buffers], how)
 
 
@@ -211,7 +159,7 @@ def _backward_wide(inputs, p, given, grads, how):
             total.zero_()
     part_h, part_q = _like(dweight_h), _like(dbias_q)
     pieces = _pieces(inputs)
-    scratch = _new_p(inputs, pieces[0])
+    scratch = new_p(inputs.x[pieces[0]], inputs.weight_x)
     for rows in pieces:
         some, dp = _rows_of(inputs, rows), scratch[: len(inputs.x[rows])]
         dx_some, *of_states = (_take(grad, rows) for grad in (dx, dh0, dc0))
@@ -219,30 +167,10 @@ def _backward_wide(inputs, p, given, grads, how):
         of_kernel = candidate, None, part_h, None, part_q, *of_states
         given_some = [_take(tensor, rows) for tensor in given]
         _backward(some, p[rows], dp, given_some, of_kernel, how)
-        _project_back(some, dp, dx_some, dweight_x, dbias, how)
+        project_back(some, dp, dx_some, dweight_x, dbias, how)
         for total, part in ((dweight_h, part_h), (dbias_q, part_q)):
             if total is not None:
                 total += part
-
-
-def _project(inputs, p):
-    """Write the input part of the pre-activations."""
-    x, W, b = inputs.x, inputs.weight_x, inputs.bias
-    out = p.view(-1, b.numel())
-    torch.addmm(b.view(-1), x.flatten(0, 1), W.flatten(0, 1).T, out=out)
-
-
-def _project_back(inputs, dp, dx, dweight_x, dbias, how):
-    """Write dx, on top of the candidate's part if there is one; add to the others."""
-    x, W = inputs.x, inputs.weight_x.flatten(0, 1)
-    dp = dp.view(-1, len(W))
-    if dx is not None:
-        dx.view(-1, x.shape[2]).addmm_(dp, W, beta=1.0 if how.highway else 0.0)
-    if dweight_x is not None:
-        x = blank_padding(x, inputs.lengths).flatten(0, 1)
-        dweight_x.view(len(W), -1).addmm_(dp.T, x)
-    if dbias is not None:
-        dbias.view(-1).add_(dp.sum(dim=0))
 
 
 def _pieces(inputs):
@@ -269,9 +197,3 @@ def _take(tensor, rows):
 
 def _like(tensor):
     return None if tensor is None else torch.empty_like(tensor)
-
-
-def _new_p(inputs, rows):
-    """A buffer for the rows of the first, largest piece."""
-    x, weight_x = inputs.x[rows], inputs.weight_x
-    return x.new_empty(*x.shape[:2], *weight_x.shape[:2])

@@ -75,6 +75,7 @@ def _computation():
     return facts | {
         "torch threads": torch.get_num_threads(),
         "CUDA": _cuda(torch.cuda),
+        "triton": _triton(),
         "backends": ", ".join(name for name in BACKENDS if name != "auto"),
     }
 
@@ -89,6 +90,14 @@ def _cpu_kernels():
         return f"{cpu.load().isa} (compiled: {', '.join(cpu.built())})"
     except (ImportError, ValueError) as error:  # no numpy; a wrong SKPARARNN_ISA
         return f"none: {error}"
+
+
+def _triton():
+    """Its version; no part of the dependencies, because torch brings its own."""
+    try:
+        return version("triton")
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _cuda(cuda):

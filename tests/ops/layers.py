@@ -93,4 +93,4 @@ def wave(tensor):
     angle = torch.ones((), dtype=torch.float64)
     for size in tensor.shape:
         angle = 1.7 * angle[..., None] + torch.arange(size)
-    return torch.sin(angle).to(tensor.dtype)
+    return torch.sin(angle).to(tensor)

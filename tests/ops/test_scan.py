@@ -81,7 +81,7 @@ def check_registration(variant, K, outputs):
     wanted = [name in layer.tensors for name in NAMES]
     tensors, how = arguments[:8], arguments[8:12]
     torch.library.opcheck(
-        scan_backward, (*grads, *tensors, checkpoints, p, *how, wanted)
+        scan_backward, (*grads, *tensors, None, checkpoints, p, *how, wanted)
     )
 
 
@@ -481,10 +481,10 @@ def test_the_operator_itself_refuses_what_the_kernel_cannot_read(changes, messag
         (0, torch.ones(3, 5, 6).double(), "scan expects dh as"),
         (1, torch.ones(2), "scan expects dh_last as"),
         (2, torch.ones(3, 6), "scan expects dc_last as"),
-        (11, torch.empty(0), "scan expects checkpoints as"),
-        (12, torch.empty(1, 1, 1, 1), "scan expects p as"),
-        (17, [True] * 4, "wanted as 7 of True and False"),
-        (17, [True] * 7, "False for tensors that are not given"),
+        (12, torch.empty(0), "scan expects checkpoints as"),
+        (13, torch.empty(1, 1, 1, 1), "scan expects p as"),
+        (18, [True] * 4, "wanted as 7 of True and False"),
+        (18, [True] * 7, "False for tensors that are not given"),
     ],
 )
 def test_the_operator_for_gradients_refuses_as_well(d_in, position, wrong, message):
@@ -492,7 +492,7 @@ def test_the_operator_for_gradients_refuses_as_well(d_in, position, wrong, messa
     forward = arguments_of_scan(x=x, weight_x=weight_x, outputs="all")
     h, h_last, _, *kept = torch.ops.skpararnn.scan(*forward)
     wanted = [True] * 4 + [False] * 3
-    arguments = [h, h_last, None, *forward[:8], *kept, *forward[8:12], wanted]
+    arguments = [h, h_last, None, *forward[:8], None, *kept, *forward[8:12], wanted]
     torch.ops.skpararnn.scan_backward(*arguments)
     arguments[position] = wrong
     with pytest.raises(ValueError, match=message):
