@@ -5,8 +5,9 @@
 Triton compiles without a device, and its wheel brings the assembler. Each row of
 ``benchmarks/results/triton_resources.json`` is one kernel for one target, compiled for
 the arguments with which the operator launches it; the tests compile again and compare.
-Registers are those of a thread. A kernel of one warp without shared memory has nothing
-to wait for but its own loads.
+Registers are those of a thread. In float64 a number takes two of them, so the larger
+blocks of gated cells spill. A kernel of one warp without shared memory has nothing to
+wait for but its own loads.
 """
 
 import json
@@ -92,13 +93,6 @@ def stored():
     rows = [list(row.values()) for row in result["kernels"]]
     n = len(Kernel._fields)
     return result["triton"], {Kernel(*row[:n]): Usage(*row[n:]) for row in rows}
-
-
-def has_room(kernel):
-    """Whether the weights and their gradients leave registers for anything else."""
-    _, R = CELLS[kernel.cell, kernel.option]
-    words = 2 if kernel.dtype == "float64" else 1
-    return R * kernel.d_s**2 * words <= 64
 
 
 @cache

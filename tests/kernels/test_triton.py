@@ -79,13 +79,15 @@ EDGES = "tests/ops/test_scan_cuda.py"
 
 @needs_new_triton
 def test_kernels_equal_the_reference():
-    run_interpreted(EDGES, GOLDEN, "-k", "test_scan_cuda or float64")
+    """Not with the dense golden layers, which take longest."""
+    run_interpreted(EDGES, GOLDEN, "-k", "test_scan_cuda or float64 and not K1")
 
 
 @needs_new_triton
 @pytest.mark.slow
 def test_kernels_equal_the_reference_at_every_size():
     run_interpreted(EDGES, "-m", "slow")
+    run_interpreted(GOLDEN)
 
 
 @needs_new_triton
@@ -115,7 +117,7 @@ def test_the_table_has_every_kernel(resources):
     assert list(stored) == resources.KERNELS
     for kernel, usage in stored.items():
         assert usage.shared == 0, kernel
-        assert usage.spilled == 0 or not resources.has_room(kernel), kernel
+        assert usage.spilled == 0 or kernel.dtype == "float64", kernel
 
 
 # a compilation takes seconds; what is not compiled here stands in the table alone
@@ -144,6 +146,6 @@ def test_kernels_fit_into_registers(d_s, dtype, target, resources):
     for kernel in kernels:
         usage = resources.usage(kernel)
         assert usage.shared == 0, kernel
-        assert usage.spilled == 0 or not resources.has_room(kernel), kernel
+        assert usage.spilled <= 1.1 * stored[kernel].spilled, kernel
         if triton.__version__ == version:  # another compiler, other registers
             assert usage.registers <= 1.1 * stored[kernel].registers, kernel

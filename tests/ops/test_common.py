@@ -394,7 +394,7 @@ BAD = [
     ({"lengths": torch.tensor([True] * 3)}, TypeError, "integers.*bool"),
     ({"outputs": "first"}, ValueError, "outputs must be one of 'all', 'last', 'mean'"),
     ({"reverse": "no"}, ValueError, "reverse must be one of True, False; got .no."),
-    ({"backend": "gpu"}, ValueError, "backend must be one of 'auto', 'cpu', 'ref"),
+    ({"backend": "gpu"}, ValueError, "backend must be one of 'auto', 'cpu', 'tri"),
 ]
 
 
