@@ -128,7 +128,7 @@ def test_show_versions_prints_and_returns_nothing(capsys):
     assert printed.startswith(f"skpararnn {skpararnn.__version__}\n")
     for word in ("python", "scikit-learn", "torch", "OMP_NUM_THREADS", "CUDA"):
         assert f"    {word}" in printed
-    assert "backends        cpu, triton, reference\n" in printed
+    assert "backends        cpu, triton, native, reference\n" in printed
 
 
 def test_show_versions_works_without_torch(capsys, monkeypatch):

@@ -36,7 +36,7 @@ class BlockRecurrentCell(torch.nn.Module):
         Longest training sequence in steps; ``init="chrono"`` needs it.
     reverse : bool, default=False
         Run from the last real step to the first.
-    backend : {"auto", "cpu", "triton", "reference"}, default="auto"
+    backend : {"auto", "cpu", "triton", "native", "reference"}, default="auto"
         As in the ops.
     dtype : torch.dtype, optional
         torch.float32 or torch.float64; torch's default dtype if not given.

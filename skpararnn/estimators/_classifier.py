@@ -311,7 +311,7 @@ class ParaRNNClassifier(ParaRNNFamily, SequenceClassifier):
         Whether to train through `torch.compile`, which takes a minute before the first
         step and needs a C++ compiler. Options are ``compile__mode`` and such in
         `net_params`.
-    backend : {"auto", "cpu", "triton", "reference"}, default="auto"
+    backend : {"auto", "cpu", "triton", "native", "reference"}, default="auto"
         Which implementation runs the loop over time, see `skpararnn.ops`.
     callbacks : list or None, default=None
         skorch callbacks, instances or (name, instance) pairs. They are copied; look at
@@ -506,7 +506,7 @@ class LRUClassifier(LRUFamily, SequenceClassifier):
         Whether to train through `torch.compile`, which takes a minute before the first
         step and needs a C++ compiler. Options are ``compile__mode`` and such in
         `net_params`.
-    backend : {"auto", "cpu", "triton", "reference"}, default="auto"
+    backend : {"auto", "cpu", "triton", "native", "reference"}, default="auto"
         Which implementation runs the loop over time, see `skpararnn.ops`.
     callbacks : list or None, default=None
         skorch callbacks, instances or (name, instance) pairs. They are copied; look at

@@ -249,7 +249,7 @@ class ParaRNNRegressor(ParaRNNFamily, SequenceRegressor):
         Whether to train through `torch.compile`, which takes a minute before the first
         step and needs a C++ compiler. Options are ``compile__mode`` and such in
         `net_params`.
-    backend : {"auto", "cpu", "triton", "reference"}, default="auto"
+    backend : {"auto", "cpu", "triton", "native", "reference"}, default="auto"
         Which implementation runs the loop over time, see `skpararnn.ops`.
     callbacks : list or None, default=None
         skorch callbacks, instances or (name, instance) pairs. They are copied; look at
@@ -445,7 +445,7 @@ class LRURegressor(LRUFamily, SequenceRegressor):
         Whether to train through `torch.compile`, which takes a minute before the first
         step and needs a C++ compiler. Options are ``compile__mode`` and such in
         `net_params`.
-    backend : {"auto", "cpu", "triton", "reference"}, default="auto"
+    backend : {"auto", "cpu", "triton", "native", "reference"}, default="auto"
         Which implementation runs the loop over time, see `skpararnn.ops`.
     callbacks : list or None, default=None
         skorch callbacks, instances or (name, instance) pairs. They are copied; look at

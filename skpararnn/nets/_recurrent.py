@@ -66,7 +66,7 @@ class RecurrentNet(torch.nn.Module):
         What the head reads. "last": the state at the last real step (of a backward run
         at step 0); "mean": the mean over real steps; "last+mean": both; "all": every
         step.
-    backend : {"auto", "cpu", "triton", "reference"}, default="auto"
+    backend : {"auto", "cpu", "triton", "native", "reference"}, default="auto"
     dtype : torch.dtype, optional
     device : torch.device or str, optional
     generator : torch.Generator, optional

@@ -25,6 +25,13 @@ def _triton_refusal(x, weight_h):
     return _missing_triton(R, d_s) or _refuse_transforms()
 
 
+def _native_refusal(x, weight_h):
+    K = weight_h.shape[1]
+    if K != 1:
+        return f"runs dense layers, K=1; weight_h has K={K} blocks"
+    return _refuse_transforms()
+
+
 def _refuse_transforms():
     if not torch.compiler.is_compiling() and _is_transformed():
         return "has no torch.func transforms and no forward-mode derivatives"
@@ -82,6 +89,7 @@ def _reference_refusal(x, weight_h):
 REFUSALS = {
     "cpu": _cpu_refusal,
     "triton": _triton_refusal,
+    "native": _native_refusal,
     "reference": _reference_refusal,
 }
 BACKENDS = ("auto", *REFUSALS)
@@ -92,7 +100,7 @@ def choose(backend, x, weight_h, implementations):
 
     Parameters
     ----------
-    backend : {"auto", "cpu", "triton", "reference"}
+    backend : {"auto", "cpu", "triton", "native", "reference"}
         A name asked for runs or is refused; it is never replaced by another one.
     x, weight_h : tensors
         What the op is to run on.
@@ -126,6 +134,6 @@ def _best(x, weight_h, implementations):
     for name, refusal in REFUSALS.items():
         if name in implementations and refusal(x, weight_h) is None:
             break
-    if name == "reference" and x.device.type == "cpu":
+    if name != "cpu" and x.device.type == "cpu":
         cpu.warn_once_if_missing()
     return name

@@ -7,6 +7,7 @@ import torch
 from ._backend import choose
 from ._checks import BOOLEANS, check_choice, check_layer, check_unit_vector
 from ._loop import blank_padding, project, run_loop, stack_gates
+from ._native import offered
 from ._scan import scan
 
 
@@ -104,9 +105,15 @@ def gru(
         check_unit_vector("bias_q", bias_q, x, weight_h)
         if not reset_after:
             raise ValueError("bias_q needs reset_after=True; got reset_after=False")
-    kernel = partial(scan, cell="gru", option="after" if reset_after else "before")
+    option = "after" if reset_after else "before"
+    kernel = partial(scan, cell="gru", option=option)
     reference = partial(_reference, reset_after=reset_after)
-    implementations = {"cpu": kernel, "triton": kernel, "reference": reference}
+    implementations = {
+        "cpu": kernel,
+        "triton": kernel,
+        **offered(f"gru_{option}"),
+        "reference": reference,
+    }
     run = choose(backend, x, weight_h, implementations)
     h, (h_last,) = run(x, weight_x, weight_h, bias, loop, bias_q=bias_q)
     return h, h_last

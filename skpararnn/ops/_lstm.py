@@ -7,6 +7,7 @@ import torch
 from ._backend import choose
 from ._checks import check_layer
 from ._loop import blank_padding, project, run_loop, stack_gates
+from ._native import offered
 from ._scan import scan
 
 
@@ -89,7 +90,12 @@ def lstm(
         outputs=outputs,
     )
     kernel = partial(scan, cell="lstm")
-    implementations = {"cpu": kernel, "triton": kernel, "reference": _reference}
+    implementations = {
+        "cpu": kernel,
+        "triton": kernel,
+        **offered("lstm"),
+        "reference": _reference,
+    }
     run = choose(backend, x, weight_h, implementations)
     return run(x, weight_x, weight_h, bias, loop)
 

@@ -7,6 +7,7 @@ import torch
 from ._backend import choose
 from ._checks import check_choice, check_layer
 from ._loop import blank_padding, project, run_loop, stack_gates
+from ._native import offered
 from ._scan import scan
 
 
@@ -64,11 +65,12 @@ def rnn(
         Run from the last real step to the first.
     outputs : {"all", "last", "mean"}, default="all"
         What to return as `h`; states that are not asked for are not stored.
-    backend : {"auto", "cpu", "triton", "reference"}, default="auto"
+    backend : {"auto", "cpu", "triton", "native", "reference"}, default="auto"
         Which implementation runs. "cpu": the fast kernel, for CPU tensors. "triton":
-        that for CUDA tensors, with blocks of up to 8 units (lstm, gru: 4). "reference":
-        plain torch, on every device and many times differentiable. "auto" picks the
-        fastest that can run.
+        that for CUDA tensors, with blocks of up to 8 units (lstm, gru: 4). "native":
+        torch's own layer, which is cuDNN's on CUDA, for K = 1. "reference": plain
+        torch, on every device and many times differentiable. "auto" picks the fastest
+        that can run.
 
     Returns
     -------
@@ -128,7 +130,12 @@ def rnn(
     check_choice("activation", activation, ACTIVATIONS)
     kernel = partial(scan, cell="rnn", option=activation)
     reference = partial(_reference, activation=activation)
-    implementations = {"cpu": kernel, "triton": kernel, "reference": reference}
+    implementations = {
+        "cpu": kernel,
+        "triton": kernel,
+        **offered(f"rnn_{activation}"),
+        "reference": reference,
+    }
     run = choose(backend, x, weight_h, implementations)
     h, (h_last,) = run(x, weight_x, weight_h, bias, loop)
     return h, h_last
