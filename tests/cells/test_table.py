@@ -65,7 +65,7 @@ def leaky(
         reverse=reverse,
         outputs=outputs,
     )
-    run = choose(backend, x, {"reference": _leaky})
+    run = choose(backend, x, weight_h, {"reference": _leaky})
     h, (h_last,) = run(x, weight_x, weight_h, bias, gating, loop)
     return h, h_last
 
