@@ -11,12 +11,13 @@ from skpararnn.ops._backend import BACKENDS
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
-# "auto" is one of the others, see test_backend.py
+# "auto" is one of the others, see test_backend.py; "native" runs dense layers alone,
+# see test_native.py
 @pytest.fixture(
     params=[
         name
         for name in BACKENDS
-        if name != "auto" and (name == "triton") == INTERPRETED
+        if name not in ("auto", "native") and (name == "triton") == INTERPRETED
     ]
 )
 def backend(request):
