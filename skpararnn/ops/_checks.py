@@ -129,6 +129,8 @@ def _check_alike(tensors):
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"{name} must be a torch.Tensor; got {type(tensor)}")
+        if tensor.layout != torch.strided:
+            raise TypeError(f"{name} is {tensor.layout}; use {name}.to_dense()")
     x = tensors["x"]
     if x.dtype not in FLOATS:
         raise TypeError(f"x is {x.dtype}; the ops take torch.float32 and torch.float64")
@@ -193,6 +195,8 @@ def _check_lengths(lengths, x):
         return None
     if not isinstance(lengths, torch.Tensor):
         lengths = torch.tensor(lengths)  # a copy: backward reads it again
+        if lengths.numel() == 0:
+            lengths = lengths.long()  # an empty list says nothing of its type
     N, T = x.shape[:2]
     if lengths.dtype not in INTEGERS:
         raise TypeError(f"lengths must be integers; got {lengths.dtype}")

@@ -381,6 +381,7 @@ BAD = [
     ({"x": doubles(3, 5, 0)}, ValueError, "x has d_in=0 features"),
     ({"x": doubles(3, 5, 7)}, ValueError, "d_in=7.*weight_x has d_in="),
     ({"x": [[[0.0]]]}, TypeError, "x must be a torch.Tensor"),
+    ({"x": doubles(3, 5, 6).to_sparse()}, TypeError, r"x is torch.sparse_coo; use"),
     ({"x": doubles(3, 5, 6).half()}, TypeError, "x is torch.float16"),
     ({"x": doubles(3, 5, 6).float()}, TypeError, "float32.*weight_x is torch.float64"),
     ({"weight_h": doubles(3, 2)}, ValueError, r"weight_h must have shape \(R, K"),
@@ -428,6 +429,12 @@ def test_a_layer_has_units(cell, K, d_s):
     variant = next(variant for variant in VARIANTS if variant[0] == cell)
     with pytest.raises(ValueError, match=f"K={K} blocks of size {d_s}.*at least one"):
         Layer(variant, K=K, d_s=d_s, d_in=2).run()
+
+
+@variants
+def test_no_row_has_no_length(variant):
+    h, _ = Layer(variant, N=0).run(lengths=[])
+    assert len(h) == 0
 
 
 def test_devices_have_to_agree():
